@@ -1,0 +1,2 @@
+//! The program `mote`.
+fn main() {}
