@@ -1,0 +1,55 @@
+# The two commands are `make run` and `make test`; `make` alone lists the others.
+
+# Fetched sources, the compiled corpus and cargo's outputs stay outside the checkout, so that a second clean clone finds them.
+export MOTE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mote
+export CARGO_TARGET_DIR ?= $(MOTE_CACHE)/target
+# rustup's own place, for shells that have not read its environment file.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+MUSL := x86_64-unknown-linux-musl
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build corpus run test fmt lint unit bench bench-start bench-compile clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: Debian packages, Rust targets
+	@scripts/setup
+
+build: setup ## build the programs into bin/
+	cargo build --release --locked -p mote-compiler --bin mote-compile
+	cargo build --release --locked -p mote --bin mote --target $(MUSL)
+	@mkdir -p bin
+	@install -m 755 $(CARGO_TARGET_DIR)/release/mote-compile bin/mote-compile
+	@install -m 755 $(CARGO_TARGET_DIR)/$(MUSL)/release/mote bin/mote
+
+corpus: setup ## fetch and compile the programs of tests/corpus
+	@scripts/corpus all
+
+run: build ## run libsodium's test programs in Mote and check what they print
+	@scripts/run-corpus
+
+fmt:
+	cargo fmt --all --check
+
+lint: setup
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+unit: setup
+	cargo test --locked --workspace
+
+test: setup fmt lint unit run ## everything: format, lints, tests, and the corpus
+
+bench: build ## CPU time against native: libsodium's benchmarks and the non-crypto set
+	@scripts/bench
+
+bench-start: build ## start to exit, and private memory of a sleeping process
+	@scripts/bench-start
+
+bench-compile: build ## CPU time and memory of compiling
+	@scripts/bench-compile
+
+clean: ## delete bin/ and cargo's outputs; the fetched sources and the compiled corpus stay
+	rm -rf bin
+	cargo clean
