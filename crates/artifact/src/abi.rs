@@ -36,11 +36,11 @@ pub const MEMORY64_MAX: u64 = 1 << 40;
 /// unused upper bytes undefined.
 pub const SLOT_BYTES: u64 = 16;
 
-/// Results beyond this number travel through the context's return area instead of registers.
+/// Results beyond this number travel through a buffer of the caller's instead of registers.
 ///
-/// A function with at most this many results returns them directly (one value, or a struct of two); a function
-/// with more returns `void` and writes *all* of them to the return area right before it returns; its caller
-/// reads them right after the call.
+/// A function with at most this many results returns them directly (one value, or a struct of two). A function with
+/// more returns `void` and has one more parameter, the last: the address of one slot ([`SLOT_BYTES`]) per result, which it
+/// fills right before it returns. A tail call passes the caller's own buffer on: both have the same results.
 pub const MAX_DIRECT_RESULTS: usize = 2;
 
 /// Offsets of the fixed words at the start of the context block.
@@ -133,6 +133,9 @@ pub mod host_func {
 pub mod exception {
     /// The tag's identity: compared with the words of the context's tag array.
     pub const TAG: u64 = 0;
+    /// A u64 that generated code sets to 1 when a handler takes a reference to the exception (`catch_ref`, `catch_all_ref`):
+    /// from then on [`super::Builtin::ExceptionFree`] must leave it alone.
+    pub const ESCAPED: u64 = 8;
     /// First payload slot ([`super::SLOT_BYTES`] each).
     pub const PAYLOAD: u64 = 16;
 }
@@ -169,7 +172,8 @@ pub enum Builtin {
     ExceptionNew = 11,
     /// `(ctx, exnref: i64)`: unwinds to the next handler; traps when null; never returns.
     Throw = 12,
-    /// `(ctx, exnref: i64)`: the exception was caught without a reference to it and its payload has been read.
+    /// `(ctx, exnref: i64)`: the exception was caught without a reference to it and its payload has been read: it may be freed
+    /// unless [`exception::ESCAPED`] is set.
     ExceptionFree = 13,
 }
 

@@ -3,10 +3,7 @@
 //! The compiler and the runtime compute the same layout from the same counts. All offsets are bytes from the start
 //! of the block; generated code reaches a field at `ctx - CONTEXT_BELOW + offset`.
 
-use crate::abi::{
-    CONTEXT_MAX, MAX_DIRECT_RESULTS, SLOT_BYTES, func_import, func_ref, header, memory_def, memory_slot,
-    table_def,
-};
+use crate::abi::{CONTEXT_MAX, func_import, func_ref, header, memory_def, memory_slot, table_def};
 
 /// What a module has, as far as the context block needs it. "Total" counts imports first, then definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +28,6 @@ pub struct ModuleCounts {
     pub types: u32,
     /// All tags.
     pub tags: u32,
-    /// The largest number of results of any function type in the module.
-    pub max_results: u32,
 }
 
 /// Offsets into the context block; every accessor returns bytes from the block's start.
@@ -49,7 +44,6 @@ pub struct ContextLayout {
     func_refs: u64,
     type_ids: u64,
     tags: u64,
-    return_area: u64,
     size: u64,
 }
 
@@ -73,8 +67,6 @@ impl ContextLayout {
         let type_ids = cursor.array(counts.types, 4, 4);
         let tags = cursor.array(counts.tags, 8, 8);
         let func_refs = cursor.array(counts.func_refs, func_ref::SIZE, 32);
-        let returned = if counts.max_results as usize > MAX_DIRECT_RESULTS { counts.max_results } else { 0 };
-        let return_area = cursor.array(returned, SLOT_BYTES, 16);
         let size = cursor.at;
         (size <= CONTEXT_MAX).then_some(Self {
             counts,
@@ -88,7 +80,6 @@ impl ContextLayout {
             func_refs,
             type_ids,
             tags,
-            return_area,
             size,
         })
     }
@@ -153,11 +144,6 @@ impl ContextLayout {
     pub fn tag(&self, index: u32) -> u64 {
         self.tags + u64::from(index) * 8
     }
-
-    /// First slot of the return area.
-    pub fn return_area(&self) -> u64 {
-        self.return_area
-    }
 }
 
 /// A global's place in the context block.
@@ -198,7 +184,6 @@ mod tests {
             func_refs: 11,
             types: 13,
             tags: 2,
-            max_results: 5,
         };
         let layout = ContextLayout::new(counts).unwrap();
         let mut spans = vec![(0, header::SIZE)];
@@ -220,7 +205,6 @@ mod tests {
         spans.extend((0..11).map(|i| (layout.func_ref(i), func_ref::SIZE)));
         spans.extend((0..13).map(|i| (layout.type_id(i), 4)));
         spans.extend((0..2).map(|i| (layout.tag(i), 8)));
-        spans.push((layout.return_area(), 5 * SLOT_BYTES));
         spans.sort();
         for pair in spans.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");

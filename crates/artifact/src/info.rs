@@ -175,9 +175,9 @@ pub struct FunctionInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThunkInfo {
     /// Host to guest: `ccc void entry(ptr ctx, ptr code, ptr slots)` calls `code` with `ctx` and the arguments read from `slots`, then
-    /// writes the results over `slots`.
+    /// writes the results over `slots` (which also serve as the buffer of a function with many results).
     pub entry: u64,
-    /// Guest to host: `tailcc R host(ptr host_func, params…)` writes the arguments to slots on its stack, calls the host function's
+    /// Guest to host: `tailcc R host(ptr host_func, params…)` (and the result buffer, as any function) writes the arguments to slots on its stack, calls the host function's
     /// array stub, and returns the results read from the slots. `code` of a host function's import or funcref.
     pub host: u64,
 }
