@@ -1,0 +1,88 @@
+//! Every limit of the compiler, with its default.
+//!
+//! Two kinds: a module beyond a [`Limits`] value is refused with [`crate::CompileError::Limit`]; a function beyond a
+//! [`Budget`] is compiled by a cheaper tier. Both look at sizes and counts only, never at time, so that the
+//! same module gives the same artifact on every machine.
+
+/// What a module may have at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the wasm file.
+    pub module_bytes: u64,
+    /// Functions, imported and defined.
+    pub functions: u32,
+    /// Distinct function types.
+    pub types: u32,
+    /// Imports.
+    pub imports: u32,
+    /// Exports.
+    pub exports: u32,
+    /// Globals, imported and defined.
+    pub globals: u32,
+    /// Tables, imported and defined.
+    pub tables: u32,
+    /// Memories, imported and defined.
+    pub memories: u32,
+    /// Tags, imported and defined.
+    pub tags: u32,
+    /// Elements over all element segments.
+    pub elements: u32,
+    /// Data segments.
+    pub data_segments: u32,
+    /// Bytes of one function's body.
+    pub function_bytes: u64,
+    /// Locals of one function, parameters included.
+    pub function_locals: u32,
+    /// Targets over all `br_table`s of one function.
+    pub function_br_targets: u64,
+    /// Depth of nested blocks in one function.
+    pub block_depth: u32,
+    /// Parameters of a function type.
+    pub params: u32,
+    /// Results of a function type.
+    pub results: u32,
+    /// Bytes of initial memory contents that the artifact carries as pages.
+    pub image_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            module_bytes: 1 << 30,
+            functions: 1_000_000,
+            types: 100_000,
+            imports: 100_000,
+            exports: 1_000_000,
+            globals: 1_000_000,
+            tables: 1000,
+            memories: 100,
+            tags: 100_000,
+            elements: 10_000_000,
+            data_segments: 100_000,
+            function_bytes: 16 << 20,
+            function_locals: 50_000,
+            function_br_targets: 4_000_000,
+            block_depth: 100_000,
+            params: 1000,
+            results: 1000,
+            image_bytes: 1 << 30,
+        }
+    }
+}
+
+/// What a function may have at most to be compiled by a tier; beyond the last it is compiled without optimisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Operators.
+    pub operators: u64,
+    /// Control-flow edges.
+    pub edges: u64,
+    /// Control-flow edges that join, times locals: what building SSA form may create phi entries for.
+    pub phi_entries: u64,
+}
+
+/// Beyond this a function is compiled at the light tier instead of the full one.
+pub const FULL_TIER: Budget = Budget { operators: 150_000, edges: 30_000, phi_entries: 4_000_000 };
+
+/// Beyond this a function is compiled without optimisation.
+pub const LIGHT_TIER: Budget = Budget { operators: 600_000, edges: 100_000, phi_entries: 20_000_000 };
