@@ -1,0 +1,111 @@
+//! Which directory the store is.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::limits::CAPACITY_BYTES;
+
+/// Where the store is and how much it may hold.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory; `None` keeps every artifact in memory only.
+    pub directory: Option<PathBuf>,
+    /// Total size of the entries, in bytes.
+    pub capacity_bytes: u64,
+    /// Why there is no directory, in words for the user; told once per [`crate::Store::obtain`] when set.
+    pub without: Option<String>,
+}
+
+impl Settings {
+    /// A store in this directory with the default capacity.
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory: Some(directory), capacity_bytes: CAPACITY_BYTES, without: None }
+    }
+
+    /// No store, on the user's own wish.
+    pub fn none() -> Self {
+        Self { directory: None, capacity_bytes: CAPACITY_BYTES, without: None }
+    }
+
+    /// What the environment says: `MOTE_CACHE_DIR`, `XDG_CACHE_HOME`, `HOME`; `MOTE_CACHE_SIZE` in bytes, or with the suffix K, M, G or T.
+    pub fn from_environment() -> Self {
+        let mut settings = match default_directory() {
+            Some(directory) => Self::at(directory),
+            None => Self {
+                without: Some("neither HOME, XDG_CACHE_HOME nor MOTE_CACHE_DIR is set".to_owned()),
+                ..Self::none()
+            },
+        };
+        if let Some(bytes) = env::var("MOTE_CACHE_SIZE").ok().and_then(|text| parse_bytes(&text)) {
+            settings.capacity_bytes = bytes;
+        }
+        settings
+    }
+}
+
+/// The directory that the environment names; as root without a home `/var/cache/mote`.
+pub fn default_directory() -> Option<PathBuf> {
+    choose(|name| env::var_os(name).filter(|value| !value.is_empty()), rustix::process::geteuid().is_root())
+}
+
+fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> Option<PathBuf> {
+    if let Some(directory) = variable("MOTE_CACHE_DIR") {
+        return Some(PathBuf::from(directory));
+    }
+    // The XDG specification: a relative path is invalid and is ignored.
+    if let Some(cache) = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()) {
+        return Some(cache.join("mote/artifacts"));
+    }
+    if let Some(home) = variable("HOME").map(PathBuf::from).filter(|path| path.is_absolute()) {
+        return Some(home.join(".cache/mote/artifacts"));
+    }
+    root.then(|| PathBuf::from("/var/cache/mote"))
+}
+
+/// `2147483648`, `2048M`, `2G`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, shift) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (text.get(..at)?, 10),
+        (at, 'm' | 'M') => (text.get(..at)?, 20),
+        (at, 'g' | 'G') => (text.get(..at)?, 30),
+        (at, 't' | 'T') => (text.get(..at)?, 40),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(set: &[(&str, &str)], root: bool) -> Option<PathBuf> {
+        choose(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)), root)
+    }
+
+    #[test]
+    fn the_most_specific_variable_wins() {
+        let all = [("MOTE_CACHE_DIR", "/a"), ("XDG_CACHE_HOME", "/b"), ("HOME", "/c")];
+        assert_eq!(chosen(&all, false), Some("/a".into()));
+        assert_eq!(chosen(&all[1..], false), Some("/b/mote/artifacts".into()));
+        assert_eq!(chosen(&all[2..], false), Some("/c/.cache/mote/artifacts".into()));
+        assert_eq!(
+            chosen(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/c")], false),
+            Some("/c/.cache/mote/artifacts".into())
+        );
+        assert_eq!(chosen(&[], true), Some("/var/cache/mote".into()));
+        assert_eq!(chosen(&[], false), None);
+    }
+
+    #[test]
+    fn sizes_have_suffixes_and_cannot_overflow() {
+        assert_eq!(parse_bytes("17"), Some(17));
+        assert_eq!(parse_bytes("2G"), Some(2 << 30));
+        assert_eq!(parse_bytes(" 3k "), Some(3072));
+        assert_eq!(parse_bytes("99999999999T"), None);
+        assert_eq!(parse_bytes("G"), None);
+        assert_eq!(parse_bytes(""), None);
+        assert_eq!(parse_bytes("é"), None);
+    }
+}
