@@ -77,12 +77,19 @@ impl Scene {
         settings: &Settings,
         load: &mut dyn FnMut(&File) -> Result<String, Refusal>,
     ) -> (Result<String, StoreError>, Vec<Event>) {
-        let mut events = Vec::new();
-        let module = Module::open(&self.path(name)).unwrap();
         let store = Store::open(settings);
-        let result =
-            store.obtain_with(&self.compiler, module, options, load, &mut |event| events.push(event));
-        (result, events)
+        loop {
+            let mut events = Vec::new();
+            let module = Module::open(&self.path(name)).unwrap();
+            let result =
+                store.obtain_with(&self.compiler, module, options, load, &mut |event| events.push(event));
+            match result {
+                // A script that another thread's child still holds open for writing is "busy" for a moment.
+                Err(StoreError::CannotStart { source, .. })
+                    if source.kind() == ErrorKind::ExecutableFileBusy => {}
+                result => return (result, events),
+            }
+        }
     }
 }
 
