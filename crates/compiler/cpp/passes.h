@@ -1,0 +1,54 @@
+// Mote's passes over LLVM IR, and what they know of the IR that the front end builds.
+//
+// The front end's promises:
+//   - a plain load of guest memory carries a TBAA tag whose access type is named `memory` and is followed by
+//     `call void @mote.witness.T(T %value)`: see witness.cpp;
+//   - an address is `gep i8, base, i64 zext(i32)` and `gep i8, that, i64 constant`, in one or two steps: see addresses.cpp;
+//   - the module's named metadata `mote.memory` has a node for each memory whose current length can be read:
+//     see idioms.cpp.
+#ifndef MOTE_PASSES_H
+#define MOTE_PASSES_H
+
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/PassManager.h"
+#include "llvm/Passes/PassBuilder.h"
+
+#include "mote.h"
+
+namespace mote {
+
+// Functions with this attribute skip what costs more than linear time.
+inline constexpr const char *TierAttribute = "mote-tier";
+
+bool isWitness(const llvm::Instruction &instruction);
+// A load or store of guest memory, as opposed to the context block, tables and the like. An access that lost its tag where LLVM
+// merged two counts as one.
+bool isGuestAccess(const llvm::Instruction &instruction);
+
+// Counts, and gives witnesses and functions the attributes that the pipeline needs. Runs first.
+class PreparePass : public llvm::PassInfoMixin<PreparePass> {
+public:
+    explicit PreparePass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
+    static bool isRequired() { return true; }
+
+private:
+    MoteStatistics *Statistics;
+};
+
+// Removes witnesses; a load whose value is not certainly needed becomes volatile.
+class WitnessPass : public llvm::PassInfoMixin<WitnessPass> {
+public:
+    explicit WitnessPass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+    static bool isRequired() { return true; }
+
+private:
+    MoteStatistics *Statistics;
+};
+
+} // namespace mote
+
+#endif
