@@ -102,7 +102,7 @@ pub struct GlobalType {
 pub type ConstExpr = Vec<u8>;
 
 /// What an import or export is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportKind {
     /// A function of type number N of [`ModuleInfo::types`].
     Function(u32),
@@ -155,7 +155,7 @@ pub struct Export {
 }
 
 /// A function that the module defines (index = imported functions + position).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionInfo {
     /// Its type, a number of [`ModuleInfo::types`].
     pub ty: u32,

@@ -5,8 +5,25 @@
 //! place. [`abi`] and [`context`] are the contract itself: numbers that generated code has built in.
 
 pub mod abi;
+pub mod code;
 pub mod context;
+mod cpu;
+pub mod format;
 pub mod info;
+pub mod lines;
+mod load;
+mod map;
+#[cfg(feature = "write")]
+mod tables;
+mod verify;
+pub mod view;
+#[cfg(feature = "write")]
+mod write;
 
+pub use code::LinkedCode;
 pub use context::{ContextLayout, ModuleCounts};
+pub use cpu::host_has;
 pub use info::ModuleInfo;
+pub use load::{Artifact, CodeLocation, LoadError};
+#[cfg(feature = "write")]
+pub use write::{WriteError, write};

@@ -1,0 +1,388 @@
+//! Whether this machine's CPU has the features that an artifact's code uses, by LLVM's names for them.
+//!
+//! Asking the CPU costs a few hundred nanoseconds a question, microseconds under a hypervisor: each leaf is read once and only when a
+//! required feature lives there.
+
+/// The first feature of the list that this CPU lacks or that has no known test.
+pub(crate) fn first_missing<'a>(mut required: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut cpu = host::Cpu::default();
+    required.find(|name| !cpu.has(name))
+}
+
+/// Whether the CPU that runs this has the feature that LLVM calls `name`; `None` when the name has no known test here.
+pub fn host_has(name: &str) -> Option<bool> {
+    host::knows(name).then(|| host::Cpu::default().has(name))
+}
+
+#[cfg(target_arch = "x86_64")]
+mod host {
+    use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
+    use Register::{A, B, C, D};
+    use State::{Amx, Avx, Avx512, None as Plain};
+
+    #[derive(Clone, Copy)]
+    enum Register {
+        A,
+        B,
+        C,
+        D,
+    }
+
+    /// Register state that the operating system must save for the feature to be usable.
+    #[derive(Clone, Copy)]
+    enum State {
+        None,
+        Avx,
+        Avx512,
+        Amx,
+    }
+
+    /// Leaves of `cpuid` that hold features: (leaf, subleaf).
+    const LEAVES: [(u32, u32); 9] = [
+        (1, 0),
+        (7, 0),
+        (7, 1),
+        (0xd, 1),
+        (0x14, 0),
+        (0x19, 0),
+        (0x8000_0001, 0),
+        (0x8000_0008, 0),
+        (0x24, 0),
+    ];
+    const L1: usize = 0;
+    const L7: usize = 1;
+    const L7_1: usize = 2;
+    const XSAVE: usize = 3;
+    const TRACE: usize = 4;
+    const KEY: usize = 5;
+    const EXT1: usize = 6;
+    const EXT8: usize = 7;
+
+    struct Feature {
+        name: &'static str,
+        leaf: usize,
+        register: Register,
+        bit: u32,
+        state: State,
+    }
+
+    const fn feature(name: &'static str, leaf: usize, register: Register, bit: u32, state: State) -> Feature {
+        Feature { name, leaf, register, bit, state }
+    }
+
+    /// Intel SDM volume 2A (CPUID) and AMD APM volume 3 appendix E, by LLVM's names, sorted.
+    const FEATURES: &[Feature] = &[
+        feature("64bit", EXT1, D, 29, Plain),
+        feature("adx", L7, B, 19, Plain),
+        feature("aes", L1, C, 25, Plain),
+        feature("amx-bf16", L7, D, 22, Amx),
+        feature("amx-complex", L7_1, D, 8, Amx),
+        feature("amx-fp16", L7_1, A, 21, Amx),
+        feature("amx-int8", L7, D, 25, Amx),
+        feature("amx-tile", L7, D, 24, Amx),
+        feature("avx", L1, C, 28, Avx),
+        feature("avx2", L7, B, 5, Avx),
+        feature("avx512bf16", L7_1, A, 5, Avx512),
+        feature("avx512bitalg", L7, C, 12, Avx512),
+        feature("avx512bw", L7, B, 30, Avx512),
+        feature("avx512cd", L7, B, 28, Avx512),
+        feature("avx512dq", L7, B, 17, Avx512),
+        feature("avx512f", L7, B, 16, Avx512),
+        feature("avx512fp16", L7, D, 23, Avx512),
+        feature("avx512ifma", L7, B, 21, Avx512),
+        feature("avx512vbmi", L7, C, 1, Avx512),
+        feature("avx512vbmi2", L7, C, 6, Avx512),
+        feature("avx512vl", L7, B, 31, Avx512),
+        feature("avx512vnni", L7, C, 11, Avx512),
+        feature("avx512vp2intersect", L7, D, 8, Avx512),
+        feature("avx512vpopcntdq", L7, C, 14, Avx512),
+        feature("avxifma", L7_1, A, 23, Avx),
+        feature("avxneconvert", L7_1, D, 5, Avx),
+        feature("avxvnni", L7_1, A, 4, Avx),
+        feature("avxvnniint16", L7_1, D, 10, Avx),
+        feature("avxvnniint8", L7_1, D, 4, Avx),
+        feature("bmi", L7, B, 3, Plain),
+        feature("bmi2", L7, B, 8, Plain),
+        feature("cldemote", L7, C, 25, Plain),
+        feature("clflushopt", L7, B, 23, Plain),
+        feature("clwb", L7, B, 24, Plain),
+        feature("clzero", EXT8, B, 0, Plain),
+        feature("cmov", L1, D, 15, Plain),
+        feature("cmpccxadd", L7_1, A, 7, Plain),
+        feature("crc32", L1, C, 20, Plain),
+        feature("cx16", L1, C, 13, Plain),
+        feature("cx8", L1, D, 8, Plain),
+        feature("enqcmd", L7, C, 29, Plain),
+        feature("f16c", L1, C, 29, Avx),
+        feature("fma", L1, C, 12, Avx),
+        feature("fma4", EXT1, C, 16, Avx),
+        feature("fsgsbase", L7, B, 0, Plain),
+        feature("fxsr", L1, D, 24, Plain),
+        feature("gfni", L7, C, 8, Plain),
+        feature("hreset", L7_1, A, 22, Plain),
+        feature("invpcid", L7, B, 10, Plain),
+        feature("kl", L7, C, 23, Plain),
+        feature("lwp", EXT1, C, 15, Plain),
+        feature("lzcnt", EXT1, C, 5, Plain),
+        feature("mmx", L1, D, 23, Plain),
+        feature("movbe", L1, C, 22, Plain),
+        feature("movdir64b", L7, C, 28, Plain),
+        feature("movdiri", L7, C, 27, Plain),
+        feature("mwaitx", EXT1, C, 29, Plain),
+        feature("pclmul", L1, C, 1, Plain),
+        feature("pconfig", L7, D, 18, Plain),
+        feature("pku", L7, C, 4, Plain),
+        feature("popcnt", L1, C, 23, Plain),
+        feature("prefetchi", L7_1, D, 14, Plain),
+        feature("prfchw", EXT1, C, 8, Plain),
+        feature("ptwrite", TRACE, B, 4, Plain),
+        feature("raoint", L7_1, A, 3, Plain),
+        feature("rdpid", L7, C, 22, Plain),
+        feature("rdpru", EXT8, B, 4, Plain),
+        feature("rdrnd", L1, C, 30, Plain),
+        feature("rdseed", L7, B, 18, Plain),
+        feature("rtm", L7, B, 11, Plain),
+        feature("sahf", EXT1, C, 0, Plain),
+        feature("serialize", L7, D, 14, Plain),
+        feature("sgx", L7, B, 2, Plain),
+        feature("sha", L7, B, 29, Plain),
+        feature("sha512", L7_1, A, 0, Avx),
+        feature("shstk", L7, C, 7, Plain),
+        feature("sm3", L7_1, A, 1, Avx),
+        feature("sm4", L7_1, A, 2, Avx),
+        feature("sse", L1, D, 25, Plain),
+        feature("sse2", L1, D, 26, Plain),
+        feature("sse3", L1, C, 0, Plain),
+        feature("sse4.1", L1, C, 19, Plain),
+        feature("sse4.2", L1, C, 20, Plain),
+        feature("sse4a", EXT1, C, 6, Plain),
+        feature("ssse3", L1, C, 9, Plain),
+        feature("tbm", EXT1, C, 21, Plain),
+        feature("tsxldtrk", L7, D, 16, Plain),
+        feature("uintr", L7, D, 5, Plain),
+        feature("usermsr", L7_1, D, 15, Plain),
+        feature("vaes", L7, C, 9, Avx),
+        feature("vpclmulqdq", L7, C, 10, Avx),
+        feature("waitpkg", L7, C, 5, Plain),
+        feature("wbnoinvd", EXT8, B, 9, Plain),
+        feature("widekl", KEY, B, 2, Plain),
+        feature("x87", L1, D, 0, Plain),
+        feature("xop", EXT1, C, 11, Avx),
+        feature("xsave", L1, C, 27, Plain),
+        feature("xsavec", XSAVE, A, 1, Plain),
+        feature("xsaveopt", XSAVE, A, 0, Plain),
+        feature("xsaves", XSAVE, A, 3, Plain),
+    ];
+
+    fn find(name: &str) -> Option<&'static Feature> {
+        let at = FEATURES.binary_search_by(|feature| feature.name.cmp(name)).ok()?;
+        FEATURES.get(at)
+    }
+
+    pub(super) fn knows(name: &str) -> bool {
+        find(name).is_some()
+    }
+
+    /// Answers of the CPU so far: registers A, B, C, D of each leaf.
+    #[derive(Default)]
+    pub(super) struct Cpu {
+        leaves: [Option<[u32; 4]>; LEAVES.len()],
+        highest: Option<(u32, u32)>,
+        saved: Option<u64>,
+    }
+
+    impl Cpu {
+        pub(super) fn has(&mut self, name: &str) -> bool {
+            find(name).is_some_and(|feature| {
+                let [a, b, c, d] = self.leaf(feature.leaf);
+                let register = match feature.register {
+                    A => a,
+                    B => b,
+                    C => c,
+                    D => d,
+                };
+                register >> feature.bit & 1 == 1 && self.state_is_saved(feature.state)
+            })
+        }
+
+        fn leaf(&mut self, which: usize) -> [u32; 4] {
+            if let Some(Some(known)) = self.leaves.get(which) {
+                return *known;
+            }
+            let (leaf, subleaf) = LEAVES.get(which).copied().unwrap_or_default();
+            let (basic, extended) =
+                *self.highest.get_or_insert_with(|| (__cpuid(0).eax, __cpuid(0x8000_0000).eax));
+            let highest = if leaf < 0x8000_0000 { basic } else { extended };
+            let mut registers = [0; 4];
+            if leaf <= highest {
+                let answer = __cpuid_count(leaf, subleaf);
+                registers = [answer.eax, answer.ebx, answer.ecx, answer.edx];
+            }
+            if let Some(place) = self.leaves.get_mut(which) {
+                *place = Some(registers);
+            }
+            registers
+        }
+
+        fn state_is_saved(&mut self, state: State) -> bool {
+            // XCR0: 1 and 2 are xmm and ymm, 5 to 7 the state of AVX-512, 17 and 18 that of AMX.
+            let needed = match state {
+                Plain => return true,
+                Avx => 0b110,
+                Avx512 => 0b1110_0110,
+                Amx => 0b110 << 16,
+            };
+            let [_, _, c, _] = self.leaf(L1);
+            const OSXSAVE: u32 = 1 << 27;
+            if c & OSXSAVE == 0 {
+                return false;
+            }
+            let saved = *self.saved.get_or_insert_with(|| {
+                // SAFETY: OSXSAVE says that the instruction exists and that the operating system has enabled it.
+                unsafe { read_xcr0() }
+            });
+            saved & needed == needed
+        }
+    }
+
+    /// # Safety
+    /// The CPU must have XSAVE and the operating system must have enabled it.
+    #[target_feature(enable = "xsave")]
+    unsafe fn read_xcr0() -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { _xgetbv(0) }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn features_are_sorted_for_the_search() {
+            assert!(FEATURES.is_sorted_by(|a, b| a.name < b.name));
+        }
+
+        #[test]
+        fn answers_agree_with_the_standard_library() {
+            let mut cpu = Cpu::default();
+            macro_rules! agree {
+                ($($llvm:literal = $std:tt),* $(,)?) => {
+                    $(assert_eq!(cpu.has($llvm), std::is_x86_feature_detected!($std), $llvm);)*
+                };
+            }
+            agree!(
+                "sse2" = "sse2",
+                "sse3" = "sse3",
+                "ssse3" = "ssse3",
+                "sse4.1" = "sse4.1",
+                "sse4.2" = "sse4.2",
+                "sse4a" = "sse4a",
+                "popcnt" = "popcnt",
+                "avx" = "avx",
+                "avx2" = "avx2",
+                "fma" = "fma",
+                "f16c" = "f16c",
+                "bmi" = "bmi1",
+                "bmi2" = "bmi2",
+                "lzcnt" = "lzcnt",
+                "movbe" = "movbe",
+                "aes" = "aes",
+                "adx" = "adx",
+                "pclmul" = "pclmulqdq",
+                "sha" = "sha",
+                "rdrnd" = "rdrand",
+                "rdseed" = "rdseed",
+                "cx16" = "cmpxchg16b",
+                "avx512f" = "avx512f",
+                "avx512bw" = "avx512bw",
+                "avx512vl" = "avx512vl",
+                "avx512dq" = "avx512dq",
+                "avx512cd" = "avx512cd",
+                "avx512vbmi" = "avx512vbmi",
+                "avx512vbmi2" = "avx512vbmi2",
+                "avx512vnni" = "avx512vnni",
+                "avx512ifma" = "avx512ifma",
+                "avx512bitalg" = "avx512bitalg",
+                "avx512vpopcntdq" = "avx512vpopcntdq",
+                "avx512bf16" = "avx512bf16",
+                "gfni" = "gfni",
+                "vaes" = "vaes",
+                "vpclmulqdq" = "vpclmulqdq",
+                "xsave" = "xsave",
+                "xsavec" = "xsavec",
+                "xsaveopt" = "xsaveopt",
+                "xsaves" = "xsaves",
+                "fxsr" = "fxsr",
+                "tbm" = "tbm",
+            );
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod host {
+    use std::arch::is_aarch64_feature_detected as detected;
+
+    fn test(name: &str) -> Option<bool> {
+        Some(match name {
+            "fp-armv8" | "neon" => detected!("neon"),
+            "aes" => detected!("aes"),
+            "bf16" => detected!("bf16"),
+            "bti" => detected!("bti"),
+            "complxnum" => detected!("fcma"),
+            "crc" => detected!("crc"),
+            "dit" => detected!("dit"),
+            "dotprod" => detected!("dotprod"),
+            "flagm" => detected!("flagm"),
+            "fp16fml" => detected!("fhm"),
+            "fptoint" => detected!("frintts"),
+            "fullfp16" => detected!("fp16"),
+            "i8mm" => detected!("i8mm"),
+            "jsconv" => detected!("jsconv"),
+            "lse" => detected!("lse"),
+            "lse2" => detected!("lse2"),
+            "mte" => detected!("mte"),
+            "pauth" => detected!("paca"),
+            "rand" => detected!("rand"),
+            "rcpc" => detected!("rcpc"),
+            "rcpc-immo" => detected!("rcpc2"),
+            "rdm" => detected!("rdm"),
+            "sb" => detected!("sb"),
+            "sha2" => detected!("sha2"),
+            "sha3" => detected!("sha3"),
+            "sm4" => detected!("sm4"),
+            "ssbs" => detected!("ssbs"),
+            "sve" => detected!("sve"),
+            "sve2" => detected!("sve2"),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn knows(name: &str) -> bool {
+        test(name).is_some()
+    }
+
+    #[derive(Default)]
+    pub(super) struct Cpu;
+
+    impl Cpu {
+        pub(super) fn has(&mut self, name: &str) -> bool {
+            test(name).unwrap_or(false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_and_missing_features_are_named() {
+        let baseline = if cfg!(target_arch = "x86_64") { "sse2" } else { "neon" };
+        assert_eq!(first_missing([baseline].into_iter()), None);
+        assert_eq!(first_missing([baseline, "flux-capacitor"].into_iter()), Some("flux-capacitor"));
+        assert_eq!(host_has(baseline), Some(true));
+        assert_eq!(host_has("flux-capacitor"), None);
+    }
+}
