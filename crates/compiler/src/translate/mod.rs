@@ -227,7 +227,7 @@ impl<'a, 'ctx> FunctionTranslator<'a, 'ctx> {
 
     /// Whether the CPU has `feature` (LLVM's name).
     pub(crate) fn has_feature(&self, feature: &str) -> bool {
-        self.features().split(',').any(|item| item.strip_prefix('+') == Some(feature))
+        self.unit.target.enabled_features().iter().any(|known| known == feature)
     }
 
     // The operand stack. Validation has run before: a wrong type here is the compiler's mistake.

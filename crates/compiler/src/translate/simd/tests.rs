@@ -1,8 +1,9 @@
 //! Every vector operator, for several CPUs: valid IR, and machine code that calls nothing.
 
+use inkwell::OptimizationLevel;
 use inkwell::attributes::AttributeLoc;
 use inkwell::context::Context;
-use inkwell::targets::FileType;
+use inkwell::targets::{CodeModel, FileType, RelocMode};
 use inkwell::types::{BasicMetadataTypeEnum, BasicTypeEnum};
 use inkwell::values::{AnyValue, BasicValueEnum};
 use mote_artifact::info::{Limits as MemoryLimits, MemoryType, ModuleInfo};
@@ -133,7 +134,7 @@ fn parsed() -> Parsed {
 /// Assembly of one function per operator for this CPU.
 fn assembly(cpu: &str, options: &Options) -> String {
     let context = Context::create();
-    let target = Target::new(Some(cpu), options.opt_level).unwrap();
+    let target = Target::new(Some(cpu)).unwrap();
     let parsed = parsed();
     let unit = Unit::new(&context, "simd", &parsed, options, &target);
     for (number, operator) in operators().iter().enumerate() {
@@ -194,7 +195,17 @@ fn assembly(cpu: &str, options: &Options) -> String {
     }
     unit.lines.finish();
     unit.module.verify().unwrap();
-    let machine = target.machine().unwrap();
+    let machine = inkwell::targets::Target::from_triple(target.triple())
+        .unwrap()
+        .create_target_machine(
+            target.triple(),
+            cpu,
+            "",
+            OptimizationLevel::Default,
+            RelocMode::PIC,
+            CodeModel::Small,
+        )
+        .unwrap();
     unit.module.set_data_layout(&machine.get_target_data().get_data_layout());
     let passes = inkwell::passes::PassBuilderOptions::create();
     unit.module.run_passes("default<O1>", &machine, passes).unwrap();
@@ -235,12 +246,70 @@ fn every_operator_is_valid_and_calls_nothing() {
             let functions = instructions(&assembly(cpu, &options));
             assert_eq!(functions.len(), 256);
             for (name, body) in functions {
-                if std::env::var_os("DUMP").is_some() {
-                    eprintln!("{cpu} {name}\n  {}", body.join("\n  "));
-                }
                 assert!(!body.is_empty(), "{cpu}: {name} has no code");
                 assert!(!body.iter().any(|line| line.contains("call")), "{cpu}: {name}: {body:?}");
             }
+        }
+    }
+}
+
+/// Operators that must be this instruction, and no other but moves, on this CPU.
+const SINGLE: &[(&str, &str, &str)] = &[
+    ("x86-64-v3", "I8x16Add", "vpaddb"),
+    ("x86-64-v3", "I8x16AddSatS", "vpaddsb"),
+    ("x86-64-v3", "I16x8SubSatU", "vpsubusw"),
+    ("x86-64-v3", "I8x16MinU", "vpminub"),
+    ("x86-64-v3", "I32x4MaxS", "vpmaxsd"),
+    ("x86-64-v3", "I8x16AvgrU", "vpavgb"),
+    ("x86-64-v3", "I16x8AvgrU", "vpavgw"),
+    ("x86-64-v3", "I32x4Abs", "vpabsd"),
+    ("x86-64-v3", "I16x8Mul", "vpmullw"),
+    ("x86-64-v3", "I32x4DotI16x8S", "vpmaddwd"),
+    ("x86-64-v3", "I16x8ExtendLowI8x16S", "vpmovsxbw"),
+    ("x86-64-v3", "I8x16NarrowI16x8S", "vpacksswb"),
+    ("x86-64-v3", "I8x16NarrowI16x8U", "vpackuswb"),
+    ("x86-64-v3", "I16x8NarrowI32x4U", "vpackusdw"),
+    ("x86-64-v3", "I8x16Bitmask", "vpmovmskb"),
+    ("x86-64-v3", "F32x4Add", "vaddps"),
+    ("x86-64-v3", "F64x2Sqrt", "vsqrtpd"),
+    ("x86-64-v3", "F32x4Nearest", "vroundps"),
+    ("x86-64-v3", "F32x4PMin", "vminps"),
+    ("x86-64-v3", "F64x2PMax", "vmaxpd"),
+    ("x86-64-v3", "F32x4RelaxedMin", "vminps"),
+    ("x86-64-v3", "F64x2RelaxedMax", "vmaxpd"),
+    ("x86-64-v3", "F32x4RelaxedMadd", "vfmadd213ps"),
+    ("x86-64-v3", "F64x2RelaxedNmadd", "vfnmadd213pd"),
+    ("x86-64-v3", "I8x16RelaxedSwizzle", "vpshufb"),
+    ("x86-64-v3", "I16x8RelaxedQ15mulrS", "vpmulhrsw"),
+    ("x86-64-v3", "I16x8RelaxedDotI8x16I7x16S", "vpmaddubsw"),
+    ("x86-64-v3", "I32x4RelaxedTruncF32x4S", "vcvttps2dq"),
+    ("x86-64-v3", "I8x16RelaxedLaneselect", "vpblendvb"),
+    ("x86-64-v3", "F32x4DemoteF64x2Zero", "vcvtpd2ps"),
+    ("x86-64-v3", "F64x2PromoteLowF32x4", "vcvtps2pd"),
+    ("x86-64-v3", "F32x4ConvertI32x4S", "vcvtdq2ps"),
+    ("znver4", "I8x16Popcnt", "vpopcntb"),
+    ("znver4", "I64x2Mul", "vpmullq"),
+    ("znver4", "I64x2Abs", "vpabsq"),
+    ("znver4", "F32x4ConvertI32x4U", "vcvtudq2ps"),
+    ("znver4", "I32x4RelaxedTruncF32x4U", "vcvttps2udq"),
+    ("znver4", "I32x4RelaxedDotI8x16I7x16AddS", "vpdpbusd"),
+    ("znver4", "V128Bitselect", "vpternlogq"),
+];
+
+#[test]
+fn operators_with_an_instruction_of_their_own_are_that_instruction() {
+    for cpu in ["x86-64-v3", "znver4"] {
+        let options = Options { keep_traps: false, ..Options::default() };
+        let functions = instructions(&assembly(cpu, &options));
+        for &(_, operator, instruction) in SINGLE.iter().filter(|(on, ..)| *on == cpu) {
+            let (_, body) = functions.iter().find(|(name, _)| name == operator).unwrap();
+            let work: Vec<&str> = body
+                .iter()
+                .map(|line| line.split_whitespace().next().unwrap())
+                .filter(|word| !word.contains("mov") || *word == instruction)
+                .filter(|word| *word != "retq")
+                .collect();
+            assert_eq!(work, [instruction], "{cpu}: {operator}: {body:?}");
         }
     }
 }
