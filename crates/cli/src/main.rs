@@ -1,2 +1,84 @@
 //! The program `mote`.
-fn main() {}
+//!
+//! It stays in memory for as long as its guest runs, so it holds no compiler and starts with little: a command line is read by a table of
+//! text (`commands.txt`), a module becomes an artifact in `mote-store`, and `mote-runtime` runs that.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod build;
+mod cache;
+mod completions;
+mod exit;
+mod help;
+mod output;
+mod progress;
+mod table;
+mod values;
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use arguments::Arguments;
+use exit::Failure;
+use output::print;
+
+fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1);
+    let Some(first) = words.next() else {
+        return end(Err(Failure::usage("no command; mote help lists them")), false);
+    };
+    let is_run = first == "run";
+    end(command(&first, words), is_run)
+}
+
+fn command(name: &OsString, words: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
+    let command = match name.to_str().unwrap_or_default() {
+        "--version" | "-V" | "version" => return print(&help::version()).map(|()| 0),
+        "--help" | "-h" => return print(&help::overview()).map(|()| 0),
+        text => table::command(text).ok_or_else(|| arguments::unknown_command(name))?,
+    };
+    let arguments = arguments::parse(command, words, command.name == "run")?;
+    if arguments.help {
+        return print(&help::of_command(command)).map(|()| 0);
+    }
+    match command.name {
+        "compile" => build::compile(&arguments),
+        "validate" => build::validate(&arguments),
+        "cache" => cache::main(&arguments),
+        "completions" => print(&completions::script(&only(&arguments, "SHELL")?)?).map(|()| 0),
+        "man" => print(&help::manual()).map(|()| 0),
+        "help" => match arguments.operands.first() {
+            None => print(&help::overview()).map(|()| 0),
+            Some(name) => {
+                let command = name.to_str().and_then(table::command);
+                let command = command.ok_or_else(|| arguments::unknown_command(name))?;
+                print(&help::of_command(command)).map(|()| 0)
+            }
+        },
+        other => Err(Failure::own(format!("mote {other} is not there yet"))),
+    }
+}
+
+fn only(arguments: &Arguments, what: &str) -> Result<String, Failure> {
+    match arguments.operands.as_slice() {
+        [operand] => Ok(operand.to_string_lossy().into_owned()),
+        _ => Err(Failure::usage(format!("one {what} is needed"))),
+    }
+}
+
+fn end(result: Result<u8, Failure>, is_run: bool) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                use std::io::Write;
+                // Nothing better can be done when standard error is closed.
+                let _ = writeln!(std::io::stderr(), "mote: {failure}");
+            }
+            let code = if is_run && failure.code == exit::USAGE { exit::FAILED } else { failure.code };
+            ExitCode::from(code)
+        }
+    }
+}

@@ -139,7 +139,7 @@ impl Module {
     }
 
     /// A handle of its own for the compiler, at the beginning.
-    pub(crate) fn reopen(&self) -> io::Result<File> {
+    pub fn reopen(&self) -> io::Result<File> {
         let mut file = self.file.try_clone()?;
         file.seek(SeekFrom::Start(0))?;
         Ok(file)
