@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 MUSL := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build corpus run test fmt lint unit bench bench-start bench-compile clean
+.PHONY: help setup build corpus run run-everything test fmt lint unit bench bench-start bench-compile clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ corpus: setup ## fetch and compile the programs of tests/corpus
 run: build ## run libsodium's test programs in Mote and check what they print
 	@scripts/run-corpus
 
+run-everything: build
+	@scripts/run-corpus --everything
+
 fmt:
 	cargo fmt --all --check
 
@@ -39,7 +42,7 @@ lint: setup
 unit: setup
 	cargo test --locked --workspace
 
-test: setup fmt lint unit run ## everything: format, lints, tests, and the corpus
+test: setup fmt lint unit run-everything ## everything: format, lints, tests, and the corpus
 
 bench: build ## CPU time against native: libsodium's benchmarks and the non-crypto set
 	@scripts/bench
