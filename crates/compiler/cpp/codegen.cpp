@@ -115,8 +115,10 @@ bool skipsPass(StringRef pass, Any unit) {
     return false;
 }
 
-void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics) {
+void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int level) {
     passes.addPass(mote::WitnessPass(statistics));
+    if (level == 3)
+        passes.addPass(mote::LimbProductsPass());
 }
 
 struct Pipeline {
@@ -212,7 +214,7 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
     builder.registerLoopAnalyses(pipeline.Loops);
     builder.crossRegisterProxies(pipeline.Loops, pipeline.Functions, pipeline.Components, pipeline.Modules);
     builder.registerVectorizerStartEPCallback([&](FunctionPassManager &functions, OptimizationLevel) {
-        addMotePasses(functions, statistics);
+        addMotePasses(functions, statistics, level);
     });
     builder.registerPipelineParsingCallback(
         [&](StringRef name, ModulePassManager &modules, ArrayRef<PassBuilder::PipelineElement>) {
@@ -225,6 +227,8 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
         [&](StringRef name, FunctionPassManager &functions, ArrayRef<PassBuilder::PipelineElement>) {
             if (name == "mote-witness")
                 functions.addPass(mote::WitnessPass(statistics));
+            else if (name == "mote-limb-products")
+                functions.addPass(mote::LimbProductsPass());
             else
                 return false;
             return true;

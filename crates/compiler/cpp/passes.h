@@ -49,6 +49,12 @@ private:
     MoteStatistics *Statistics;
 };
 
+// Computes sums of products of 32-bit limbs with vector multiplies: see limb_products.cpp.
+class LimbProductsPass : public llvm::PassInfoMixin<LimbProductsPass> {
+public:
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+};
+
 } // namespace mote
 
 #endif

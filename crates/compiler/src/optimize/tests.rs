@@ -16,11 +16,15 @@ declare void @mote.witness.i8(i8)
 
 /// Runs `passes` (or the level's pipeline) over functions given as text; returns the IR.
 fn optimized(text: &str, level: OptLevel, passes: Option<&str>) -> (String, Statistics) {
+    optimized_for("x86-64-v3", text, level, passes)
+}
+
+fn optimized_for(cpu: &str, text: &str, level: OptLevel, passes: Option<&str>) -> (String, Statistics) {
     let context = Context::create();
     let buffer =
         MemoryBuffer::create_from_memory_range_copy(format!("{text}{METADATA}").as_bytes(), "test.ll");
     let module = context.create_module_from_ir(buffer).unwrap();
-    let target = Target::new(Some("x86-64-v3")).unwrap();
+    let target = Target::new(Some(cpu)).unwrap();
     let statistics = optimize(&module, &target, level, passes).unwrap();
     module.verify().unwrap();
     (module.to_string(), statistics)
@@ -207,4 +211,125 @@ fn an_unknown_cpu_is_refused() {
         "{:?}",
         target.enabled_features()
     );
+}
+
+/// `h[k] = sum of f[i] * g[(k - i) mod 10]`, with 19 * g where the index wraps and 2 * f where both are odd; `square`: g is f. Limbs are
+/// 25.5 bits in what this comes from, here any value: overflowing multiples must wrap as they do in 32 bits.
+fn limb_products(square: bool) -> String {
+    let mut body = String::new();
+    let operand =
+        |array: &str, index: usize| if square { format!("f{index}") } else { format!("{array}{index}") };
+    for array in ["f", "g"] {
+        for i in 0..10 {
+            body += &format!(
+                "%p{array}{i} = getelementptr i8, ptr %{array}, i64 {}
+                 %{array}{i} = load i32, ptr %p{array}{i}, align 1
+                 %s{array}{i} = sext i32 %{array}{i} to i64
+                 %d{array}{i} = shl i32 %{array}{i}, 1
+                 %sd{array}{i} = sext i32 %d{array}{i} to i64
+                 %m{array}{i} = mul i32 %{array}{i}, 19
+                 %sm{array}{i} = sext i32 %m{array}{i} to i64\n",
+                i * 4
+            );
+        }
+    }
+    for k in 0..10 {
+        let mut sum = "0".to_owned();
+        for i in 0..10 {
+            let j = (k + 10 - i) % 10;
+            let left = format!("{}{}", if i % 2 == 1 && j % 2 == 1 { "sd" } else { "s" }, operand("f", i));
+            let right = format!("{}{}", if i > k { "sm" } else { "s" }, operand("g", j));
+            body +=
+                &format!("%t{k}_{i} = mul i64 %{left}, %{right}\n %a{k}_{i} = add i64 {sum}, %t{k}_{i}\n");
+            sum = format!("%a{k}_{i}");
+        }
+        // A carry from sum to sum, as field arithmetic has.
+        if k > 0 {
+            body += &format!("%c{k} = ashr i64 %h{}, 26\n %h{k} = add i64 {sum}, %c{k}\n", k - 1);
+        } else {
+            body += &format!("%h0 = add i64 {sum}, 0\n");
+        }
+    }
+    for k in 0..10 {
+        body += &format!(
+            "%ph{k} = getelementptr i8, ptr %h, i64 {}\n store i64 %h{k}, ptr %ph{k}, align 1\n",
+            k * 8
+        );
+    }
+    format!("define void @f(ptr %h, ptr %f, ptr %g) {{\n{body} ret void\n}}\n")
+}
+
+#[test]
+fn sums_of_limb_products_become_vector_multiplies_where_registers_have_512_bits() {
+    let passes = Some("function(instcombine,reassociate,mote-limb-products)");
+    let (wide, _) = optimized_for("znver4", &limb_products(false), OptLevel::O3, passes);
+    assert!(wide.contains("vpermi2var.d.512"), "{wide}");
+    assert!(!wide.contains("mul i64"), "{wide}");
+    let (narrow, _) = optimized_for("x86-64-v3", &limb_products(false), OptLevel::O3, passes);
+    assert!(!narrow.contains("vpermi2var"), "{narrow}");
+}
+
+#[test]
+fn vector_limb_products_equal_scalar_ones() {
+    if !std::is_x86_feature_detected!("avx512vbmi2") {
+        eprintln!("skipped vector_limb_products_equal_scalar_ones: this CPU has no AVX-512");
+        return;
+    }
+    let main = "
+        declare i32 @printf(ptr, ...)
+        @format = private constant [5 x i8] c\"%lx\\0A\\00\"
+        define i32 @main() {
+        entry:
+          %h = alloca [10 x i64]
+          %v = alloca [20 x i32]
+          br label %fill
+        fill:
+          %i = phi i32 [ 0, %entry ], [ %i1, %next ]
+          %s = phi i32 [ 1, %entry ], [ %s1, %next ]
+          %w = urem i32 %i, 20
+          %p = getelementptr i32, ptr %v, i32 %w
+          %m = mul i32 %s, 1664525
+          %s1 = add i32 %m, 1013904223
+          %extreme = and i32 %s1, 1879048192
+          %is = icmp eq i32 %extreme, 0
+          %x = select i1 %is, i32 -2147483648, i32 %s1
+          store i32 %x, ptr %p
+          %i1 = add i32 %i, 1
+          %last = icmp eq i32 %w, 19
+          br i1 %last, label %compute, label %next
+        compute:
+          %g = getelementptr i8, ptr %v, i64 40
+          call void @f(ptr %h, ptr %v, ptr %g)
+          br label %show
+        show:
+          %k = phi i64 [ 0, %compute ], [ %k1, %show ]
+          %q = getelementptr i64, ptr %h, i64 %k
+          %r = load i64, ptr %q
+          call i32 (ptr, ...) @printf(ptr @format, i64 %r)
+          %k1 = add i64 %k, 1
+          %done = icmp eq i64 %k1, 10
+          br i1 %done, label %next, label %show
+        next:
+          %all = icmp eq i32 %i1, 4000
+          br i1 %all, label %end, label %fill
+        end:
+          ret i32 0
+        }\n";
+    for square in [false, true] {
+        let text = limb_products(square) + main;
+        let run = |passes: &str| {
+            let (ir, _) = optimized_for("znver4", &text, OptLevel::O3, Some(passes));
+            let file = std::env::temp_dir().join(format!("mote-limbs-{}-{square}.ll", std::process::id()));
+            std::fs::write(&file, &ir).unwrap();
+            let output = std::process::Command::new("lli-19").arg(&file).output().unwrap();
+            std::fs::remove_file(&file).unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            (ir, output.stdout)
+        };
+        let (_, scalar) = run("function(instcombine,reassociate)");
+        let (vector_ir, vector) = run("function(instcombine,reassociate,mote-limb-products)");
+        assert!(vector_ir.contains("avx512"), "{vector_ir}");
+        assert!(scalar.len() > 2000);
+        assert_eq!(scalar, vector);
+    }
 }
