@@ -321,7 +321,8 @@ fn vector_limb_products_equal_scalar_ones() {
             let (ir, _) = optimized_for("znver4", &text, OptLevel::O3, Some(passes));
             let file = std::env::temp_dir().join(format!("mote-limbs-{}-{square}.ll", std::process::id()));
             std::fs::write(&file, &ir).unwrap();
-            let output = std::process::Command::new("lli-19").arg(&file).output().unwrap();
+            let output =
+                std::process::Command::new("lli-19").args(["-mcpu=znver4"]).arg(&file).output().unwrap();
             std::fs::remove_file(&file).unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             (ir, output.stdout)
