@@ -351,3 +351,6 @@ impl WasiCtx {
         String::from_utf8(bytes).map_err(|_| Errno::Ilseq)
     }
 }
+
+#[cfg(test)]
+mod tests;

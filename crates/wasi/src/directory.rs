@@ -101,3 +101,6 @@ impl<M: GuestMemory + ?Sized> Cut<'_, M> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

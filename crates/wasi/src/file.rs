@@ -461,3 +461,6 @@ pub(crate) fn opened(
     descriptor.readonly = parent.readonly;
     Ok(descriptor)
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,8 @@ mod poll;
 mod process;
 mod sandbox;
 mod socket;
+#[cfg(test)]
+mod testing;
 mod wait;
 mod witx;
 

@@ -94,7 +94,8 @@ impl WasiCtx {
             }
             other => other?,
         };
-        let asked = if write { rights_base } else { rights_base & !writing };
+        // Who may write may also cut and grow.
+        let asked = if write { rights_base | writing & !rights::FD_WRITE } else { rights_base & !writing };
         let number = self.table.insert(opened(file, asked, &parent, flags)?)?;
         Ok(memory.write_u32(opened_fd, number)?)
     }
@@ -311,3 +312,6 @@ impl WasiCtx {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -275,3 +275,6 @@ fn write_event<M: GuestMemory + ?Sized>(
     let words = [subscription.userdata, error | u64::from(subscription.kind) << 16, bytes, u64::from(flags)];
     Ok(memory.write(address, words.map(u64::to_le_bytes).as_flattened())?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,3 +193,6 @@ impl WasiCtx {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,3 +145,6 @@ impl WasiCtx {
         Ok(rustix::net::shutdown(socket, how)?)
     }
 }
+
+#[cfg(test)]
+mod tests;
