@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use mote_artifact::Artifact;
 use mote_store::{Pruned, Settings, Store};
 
 use crate::arguments::Arguments;
 use crate::exit::Failure;
+use crate::inspect::printable;
 use crate::output::print;
 use crate::values::{bytes, shown_bytes};
 
@@ -68,8 +70,20 @@ fn list(store: &Store) -> Result<String, Failure> {
 }
 
 /// What the entry says about itself.
-fn about(_store: &Store, _name: &str) -> String {
-    String::new()
+fn about(store: &Store, name: &str) -> String {
+    let Some(file) = store.entry(name) else {
+        return "unfit: will be compiled again when it is asked for".to_owned();
+    };
+    match Artifact::open_to_inspect(&file) {
+        Ok(artifact) => {
+            let sha256: String =
+                artifact.wasm_sha256().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+            let name =
+                if artifact.name().is_empty() { "(no name)".to_owned() } else { printable(artifact.name()) };
+            format!("{name} (wasm {sha256}…) {}", printable(artifact.options()))
+        }
+        Err(error) => format!("unfit: {error}"),
+    }
 }
 
 fn deleted(pruned: Pruned) -> String {

@@ -9,10 +9,13 @@ mod arguments;
 mod build;
 mod cache;
 mod completions;
+mod disassemble;
 mod exit;
 mod help;
+mod inspect;
 mod output;
 mod progress;
+mod run;
 mod table;
 mod values;
 
@@ -46,6 +49,7 @@ fn command(name: &OsString, words: impl Iterator<Item = OsString>) -> Result<u8,
     match command.name {
         "compile" => build::compile(&arguments),
         "validate" => build::validate(&arguments),
+        "inspect" => inspect::main(&arguments),
         "cache" => cache::main(&arguments),
         "completions" => print(&completions::script(&only(&arguments, "SHELL")?)?).map(|()| 0),
         "man" => print(&help::manual()).map(|()| 0),

@@ -32,7 +32,6 @@ pub fn bytes(flag: &str, value: &OsStr) -> Result<u64, Failure> {
 }
 
 /// `500ms`, `1.5s`, `10`, `2m`, `1h`.
-#[cfg_attr(not(test), expect(dead_code, reason = "mote run is the next change"))]
 pub fn duration(flag: &str, value: &OsStr) -> Result<Duration, Failure> {
     let text = text(flag, value)?;
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,0 +1,3 @@
+#![allow(dead_code)]
+mod options;
+mod source;
