@@ -10,9 +10,11 @@
 //! only one that links LLVM; programs that stay resident start `mote-compile` instead of calling [`compile`].
 
 mod debug;
+mod driver;
 mod limits;
 mod optimize;
 mod parse;
+mod partition;
 mod translate;
 
 use mote_artifact::info::ValueType;
@@ -64,6 +66,47 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// One line that says what shapes the code; options that give the same line give the same artifact.
+    fn canonical(&self, cpu: &str) -> String {
+        let level = match self.opt_level {
+            OptLevel::O0 => 0,
+            OptLevel::O1 => 1,
+            OptLevel::O3 => 3,
+        };
+        let flag = |name: &str, on: bool| if on { format!(" {name}") } else { String::new() };
+        format!(
+            "O{level} cpu={cpu}{}{}{}",
+            flag("strict-traps", self.strict_traps),
+            flag("loose-loads", !self.keep_traps),
+            flag("canonical-nans", self.canonical_nans)
+        )
+    }
+}
+
+/// Receives how much is done of how much, from any thread.
+pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
+
+/// Compiles a module to what its artifact says about it and the object files of its code.
+pub fn compile_to_objects(
+    wasm: &[u8],
+    options: &Options,
+    progress: &Progress<'_>,
+) -> Result<(mote_artifact::ModuleInfo, Vec<Vec<u8>>), CompileError> {
+    driver::compile_to_objects(wasm, options, progress)
+}
+
+/// Decodes and validates a module without compiling it.
+pub fn validate(wasm: &[u8], options: &Options) -> Result<(), CompileError> {
+    parse::parse(wasm, options).map(|_| ())
+}
+
+/// This compiler and its LLVM, as `mote-compile --version` prints it.
+pub fn version() -> String {
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    format!("mote-compile {} (LLVM {major}.{minor}.{patch})", env!("CARGO_PKG_VERSION"))
+}
+
 /// Why a module was not compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -101,6 +144,12 @@ pub enum CompileError {
     /// LLVM reported an error.
     #[error("LLVM: {0}")]
     Llvm(String),
+    /// The objects lack a function.
+    #[error("link: {0}")]
+    Missing(#[from] mote_artifact::code::MissingCode),
+    /// The artifact could not be laid out.
+    #[error("artifact: {0}")]
+    Write(#[from] mote_artifact::WriteError),
     /// The compiler itself is wrong: a bug to report.
     #[error("internal error{}: {message}", at_function(.function))]
     Internal {

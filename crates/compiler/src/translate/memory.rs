@@ -1,16 +1,185 @@
 //! Loads, stores and the other operators on linear memories.
 
-use inkwell::types::BasicTypeEnum;
+use inkwell::types::{BasicTypeEnum, IntType};
 use inkwell::values::{AsValueRef, BasicValue, BasicValueEnum, IntValue, PointerValue};
 use inkwell::{IntPredicate, llvm_sys};
-use mote_artifact::abi::{OFFSET_GUARD, TrapCode, memory_def, memory_slot};
+use mote_artifact::abi::{Builtin, OFFSET_GUARD, TrapCode, WASM_PAGE, memory_def, memory_slot};
 use mote_artifact::info::MemoryType;
-use wasmparser::{MemArg, MemArgTarget};
+use wasmparser::{MemArg, MemArgTarget, Operator};
 
 use super::{FunctionTranslator, Region};
 use crate::CompileError;
 
+/// How a loaded value becomes an operand, or an operand a stored one.
+#[derive(Clone, Copy)]
+enum Widening {
+    Signed,
+    Unsigned,
+}
+
 impl<'ctx> FunctionTranslator<'_, 'ctx> {
+    /// Translates `op` when it is on linear memory; `false` when it is not.
+    pub(super) fn translate_memory(&mut self, op: &Operator<'_>) -> Result<bool, CompileError> {
+        use Widening::{Signed, Unsigned};
+        let s = self.shapes;
+        match op {
+            Operator::I32Load { memarg } => self.load_whole(memarg, s.i32.into())?,
+            Operator::I64Load { memarg } => self.load_whole(memarg, s.i64.into())?,
+            Operator::F32Load { memarg } => self.load_whole(memarg, s.f32.into())?,
+            Operator::F64Load { memarg } => self.load_whole(memarg, s.f64.into())?,
+            Operator::I32Load8S { memarg } => self.load_part(memarg, s.i8, s.i32, Signed)?,
+            Operator::I32Load8U { memarg } => self.load_part(memarg, s.i8, s.i32, Unsigned)?,
+            Operator::I32Load16S { memarg } => self.load_part(memarg, s.i16, s.i32, Signed)?,
+            Operator::I32Load16U { memarg } => self.load_part(memarg, s.i16, s.i32, Unsigned)?,
+            Operator::I64Load8S { memarg } => self.load_part(memarg, s.i8, s.i64, Signed)?,
+            Operator::I64Load8U { memarg } => self.load_part(memarg, s.i8, s.i64, Unsigned)?,
+            Operator::I64Load16S { memarg } => self.load_part(memarg, s.i16, s.i64, Signed)?,
+            Operator::I64Load16U { memarg } => self.load_part(memarg, s.i16, s.i64, Unsigned)?,
+            Operator::I64Load32S { memarg } => self.load_part(memarg, s.i32, s.i64, Signed)?,
+            Operator::I64Load32U { memarg } => self.load_part(memarg, s.i32, s.i64, Unsigned)?,
+            Operator::I32Store { memarg }
+            | Operator::I64Store { memarg }
+            | Operator::F32Store { memarg }
+            | Operator::F64Store { memarg } => {
+                let value = self.pop()?;
+                self.store(memarg, value)?;
+            }
+            Operator::I32Store8 { memarg } | Operator::I64Store8 { memarg } => {
+                self.store_part(memarg, s.i8)?
+            }
+            Operator::I32Store16 { memarg } | Operator::I64Store16 { memarg } => {
+                self.store_part(memarg, s.i16)?
+            }
+            Operator::I64Store32 { memarg } => self.store_part(memarg, s.i32)?,
+            Operator::MemorySize { mem } => {
+                let len = self.memory_byte_len(*mem)?;
+                let page_bits = s.i64.const_int(u64::from(WASM_PAGE.trailing_zeros()), false);
+                let pages = self.builder.build_right_shift(len, page_bits, false, "")?;
+                self.push_pages(*mem, pages)?;
+            }
+            Operator::MemoryGrow { mem } => {
+                let delta = self.pop_length(*mem)?;
+                let memory = self.index_argument(*mem);
+                let previous =
+                    self.builtin_value(Builtin::MemoryGrow, &[memory, delta.into()], s.i64.into())?;
+                self.push_pages(*mem, previous.into_int_value())?;
+            }
+            Operator::MemoryFill { mem } => {
+                let len = self.pop_length(*mem)?;
+                let value = self.pop_int()?;
+                let start = self.pop_length(*mem)?;
+                let target = self.range(*mem, start, len)?;
+                let byte = self.builder.build_int_truncate(value, s.i8, "")?;
+                let volatile = self.volatile_flag();
+                self.call_intrinsic_void(
+                    "llvm.memset",
+                    &[s.ptr.into(), s.i64.into()],
+                    &[target.into(), byte.into(), len.into(), volatile],
+                )?;
+            }
+            Operator::MemoryCopy { dst_mem, src_mem } => self.memory_copy(*dst_mem, *src_mem)?,
+            Operator::MemoryInit { data_index, mem } => {
+                let len = self.pop()?;
+                let src = self.pop()?;
+                let dst = self.pop_length(*mem)?;
+                let (memory, segment) = (self.index_argument(*mem), self.index_argument(*data_index));
+                self.builtin(Builtin::MemoryInit, &[memory, segment, dst.into(), src, len], None)?;
+            }
+            Operator::DataDrop { data_index } => {
+                let segment = self.index_argument(*data_index);
+                self.builtin(Builtin::DataDrop, &[segment], None)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn load_whole(&mut self, memarg: &MemArg, ty: BasicTypeEnum<'ctx>) -> Result<(), CompileError> {
+        let value = self.load(memarg, ty)?;
+        self.push(value);
+        Ok(())
+    }
+
+    fn load_part(
+        &mut self,
+        memarg: &MemArg,
+        part: IntType<'ctx>,
+        whole: IntType<'ctx>,
+        extend: Widening,
+    ) -> Result<(), CompileError> {
+        let value = self.load(memarg, part.into())?.into_int_value();
+        let value = match extend {
+            Widening::Signed => self.builder.build_int_s_extend(value, whole, "")?,
+            Widening::Unsigned => self.builder.build_int_z_extend(value, whole, "")?,
+        };
+        self.push(value);
+        Ok(())
+    }
+
+    fn store_part(&mut self, memarg: &MemArg, part: IntType<'ctx>) -> Result<(), CompileError> {
+        let value = self.pop_int()?;
+        let value = self.builder.build_int_truncate(value, part, "")?;
+        self.store(memarg, value.into())
+    }
+
+    /// Pops an address or a length of a memory as 64 bits.
+    fn pop_length(&mut self, memory: u32) -> Result<IntValue<'ctx>, CompileError> {
+        let value = self.pop_int()?;
+        if self.memory_type(memory)?.memory64 {
+            return Ok(value);
+        }
+        Ok(self.builder.build_int_z_extend(value, self.shapes.i64, "")?)
+    }
+
+    /// Pushes a number of pages (or -1).
+    fn push_pages(&mut self, memory: u32, pages: IntValue<'ctx>) -> Result<(), CompileError> {
+        let pages = if self.memory_type(memory)?.memory64 {
+            pages
+        } else {
+            self.builder.build_int_truncate(pages, self.shapes.i32, "")?
+        };
+        self.push(pages);
+        Ok(())
+    }
+
+    fn volatile_flag(&self) -> BasicValueEnum<'ctx> {
+        self.shapes.i1.const_int(u64::from(self.options().strict_traps), false).into()
+    }
+
+    fn memory_copy(&mut self, dst_memory: u32, src_memory: u32) -> Result<(), CompileError> {
+        let s = self.shapes;
+        let both_wide = self.memory_type(dst_memory)?.memory64 && self.memory_type(src_memory)?.memory64;
+        let len = self.pop_int()?;
+        let len = if both_wide { len } else { self.builder.build_int_z_extend(len, s.i64, "")? };
+        let src = self.pop_length(src_memory)?;
+        let dst = self.pop_length(dst_memory)?;
+        let target = self.range(dst_memory, dst, len)?;
+        let source = self.range(src_memory, src, len)?;
+        let volatile = self.volatile_flag();
+        self.call_intrinsic_void(
+            "llvm.memmove",
+            &[s.ptr.into(), s.ptr.into(), s.i64.into()],
+            &[target.into(), source.into(), len.into(), volatile],
+        )
+    }
+
+    /// Address of `len` bytes at `start`; traps when they are not all inside the memory.
+    fn range(
+        &mut self,
+        memory: u32,
+        start: IntValue<'ctx>,
+        len: IntValue<'ctx>,
+    ) -> Result<PointerValue<'ctx>, CompileError> {
+        let size = self.memory_byte_len(memory)?;
+        let too_long = self.builder.build_int_compare(IntPredicate::UGT, len, size, "")?;
+        let last = self.builder.build_int_sub(size, len, "")?;
+        let beyond = self.builder.build_int_compare(IntPredicate::UGT, start, last, "")?;
+        let outside = self.builder.build_or(too_long, beyond, "")?;
+        self.trap_if(outside, TrapCode::MemoryOutOfBounds)?;
+        let base = self.memory_base(memory)?;
+        self.address(base, start)
+    }
+
     /// Pops an address and loads a value of type `ty`; the access is not aligned.
     pub(crate) fn load(
         &mut self,

@@ -4,14 +4,25 @@
 //! LLVM function (LLVM builds SSA form from them), operands are LLVM values on `stack`, blocks are LLVM blocks
 //! whose parameters and results are phis (`control`). Code that validation knows to be unreachable is skipped.
 
+mod atomics;
+mod call;
+mod control;
+mod exceptions;
 mod memory;
+mod numeric;
 mod simd;
+mod table;
+mod thunk;
+
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::debug_info::DISubprogram;
@@ -23,12 +34,13 @@ use inkwell::values::{
     IntValue, MetadataValue, PointerValue, VectorValue,
 };
 use mote_artifact::abi::{CONTEXT_BELOW, TrapCode};
-use mote_artifact::info::ValueType;
+use mote_artifact::info::{FuncType, ValueType};
+use wasmparser::{FunctionBody, Operator};
 
 use crate::debug::LineTable;
 use crate::optimize::Target;
 use crate::parse::Parsed;
-use crate::{CompileError, Options};
+use crate::{CompileError, Options, value_type};
 
 /// LLVM's `tailcc`.
 pub(crate) const TAIL_CALL_CONVENTION: u32 = 18;
@@ -210,19 +222,192 @@ pub(crate) struct FunctionTranslator<'a, 'ctx> {
     pub(crate) shapes: Shapes<'ctx>,
     function: FunctionValue<'ctx>,
     subprogram: DISubprogram<'ctx>,
+    /// The context pointer.
     ctx: PointerValue<'ctx>,
+    /// Fills the entry block, which holds nothing but stack slots and ends with a branch to the body.
+    entry: Builder<'ctx>,
+    body: BasicBlock<'ctx>,
+    /// Offset of the current operator in the wasm file.
+    offset: u64,
     stack: Vec<BasicValueEnum<'ctx>>,
+    locals: Vec<Local<'ctx>>,
+    frames: Vec<control::Frame<'ctx>>,
+    reachable: bool,
+    /// Blocks opened since the code became unreachable.
+    skipped: u32,
+    handlers: Vec<exceptions::Handler<'ctx>>,
+    /// The caller's buffer for the results, when the function has one.
+    results: Option<PointerValue<'ctx>>,
+    /// Slots of this function: how many there is room for, and where.
+    slots: Vec<(usize, PointerValue<'ctx>)>,
+}
+
+#[derive(Clone, Copy)]
+struct Local<'ctx> {
+    place: PointerValue<'ctx>,
+    ty: BasicTypeEnum<'ctx>,
+}
+
+impl<'ctx> Unit<'_, 'ctx> {
+    /// Translates the body of the function with this index.
+    pub(crate) fn translate(
+        &self,
+        index: u32,
+        body: &FunctionBody<'_>,
+    ) -> Result<FunctionValue<'ctx>, CompileError> {
+        let parsed = self.parsed;
+        let ty = parsed.function_type(index)?;
+        let function = self.function(index)?;
+        let start = body.range().start;
+        let subprogram = self.lines.function(&parsed.function_name(index), &format!("f{index}"), start);
+        let mut f = FunctionTranslator::begin(self, function, subprogram, start)?;
+        f.receive_params(ty)?;
+        for local in body.get_locals_reader()? {
+            let (count, local) = local?;
+            for _ in 0..count {
+                f.add_local(value_type(local, start)?, None)?;
+            }
+        }
+        f.push_function(&ty.results)?;
+        let mut reader = body.get_operators_reader()?;
+        while !reader.eof() {
+            let (op, offset) = reader.read_with_offset()?;
+            f.translate(&op, offset)?;
+        }
+        if !f.has_ended() {
+            return Err(CompileError::internal("a body ends inside a block"));
+        }
+        if f.reachable {
+            let values = f.pop_many(ty.results.len())?;
+            f.build_return(ty, &values)?;
+        }
+        f.finish_entry()?;
+        Ok(function)
+    }
 }
 
 impl<'a, 'ctx> FunctionTranslator<'a, 'ctx> {
+    fn begin(
+        unit: &'a Unit<'a, 'ctx>,
+        function: FunctionValue<'ctx>,
+        subprogram: DISubprogram<'ctx>,
+        offset: u64,
+    ) -> Result<Self, CompileError> {
+        let context = unit.context;
+        function.set_subprogram(subprogram);
+        let ctx = match function.get_first_param() {
+            Some(BasicValueEnum::PointerValue(ctx)) => ctx,
+            _ => return Err(CompileError::internal("a function without a context")),
+        };
+        let (entry, builder) = (context.create_builder(), context.create_builder());
+        entry.position_at_end(context.append_basic_block(function, "entry"));
+        let body = context.append_basic_block(function, "");
+        builder.position_at_end(body);
+        builder.set_current_debug_location(unit.lines.location(subprogram, offset));
+        Ok(Self {
+            unit,
+            context,
+            builder,
+            shapes: unit.shapes,
+            function,
+            subprogram,
+            ctx,
+            entry,
+            body,
+            offset,
+            stack: Vec::new(),
+            locals: Vec::new(),
+            frames: Vec::new(),
+            reachable: true,
+            skipped: 0,
+            handlers: Vec::new(),
+            results: None,
+            slots: Vec::new(),
+        })
+    }
+
+    /// Completes the entry block.
+    fn finish_entry(&mut self) -> Result<(), CompileError> {
+        self.entry.build_unconditional_branch(self.body)?;
+        Ok(())
+    }
+
+    fn receive_params(&mut self, ty: &FuncType) -> Result<(), CompileError> {
+        let params = self.function.get_params();
+        let mut params = params.into_iter().skip(1);
+        for &param in &ty.params {
+            let value =
+                params.next().ok_or_else(|| CompileError::internal("a function lacks a parameter"))?;
+            self.add_local(param, Some(value))?;
+        }
+        if let Some(BasicValueEnum::PointerValue(results)) = params.next() {
+            self.results = Some(results);
+        }
+        Ok(())
+    }
+
+    fn add_local(&mut self, ty: ValueType, value: Option<BasicValueEnum<'ctx>>) -> Result<(), CompileError> {
+        let ty = self.shapes.of(ty);
+        let place = self.entry.build_alloca(ty, "")?;
+        self.builder.build_store(place, value.unwrap_or_else(|| ty.const_zero()))?;
+        self.locals.push(Local { place, ty });
+        Ok(())
+    }
+
+    fn local(&self, index: u32) -> Result<Local<'ctx>, CompileError> {
+        let found = self.locals.get(index as usize).copied();
+        found.ok_or_else(|| CompileError::internal(format!("no local {index}")))
+    }
+
+    fn translate(&mut self, op: &Operator<'_>, offset: u64) -> Result<(), CompileError> {
+        if self.skip_unreachable(op) {
+            return Ok(());
+        }
+        self.offset = offset;
+        self.builder.set_current_debug_location(self.unit.lines.location(self.subprogram, offset));
+        let known = self.translate_local(op)?
+            || self.translate_numeric(op)?
+            || self.translate_memory(op)?
+            || self.translate_control(op)?
+            || self.translate_call(op)?
+            || self.translate_table(op)?
+            || simd::translate(self, op)?
+            || self.translate_atomic(op)?
+            || self.translate_throw(op)?;
+        if known {
+            return Ok(());
+        }
+        let what = format!("{op:?}");
+        let name = what.split([' ', '{']).next().unwrap_or_default();
+        Err(CompileError::Unsupported { what: format!("the operator {name}"), offset })
+    }
+
+    fn translate_local(&mut self, op: &Operator<'_>) -> Result<bool, CompileError> {
+        match op {
+            Operator::LocalGet { local_index } => {
+                let local = self.local(*local_index)?;
+                let value = self.builder.build_load(local.ty, local.place, "")?;
+                self.push(value);
+            }
+            Operator::LocalSet { local_index } => {
+                let local = self.local(*local_index)?;
+                let value = self.pop()?;
+                self.builder.build_store(local.place, value)?;
+            }
+            Operator::LocalTee { local_index } => {
+                let local = self.local(*local_index)?;
+                let value = self.pop()?;
+                self.builder.build_store(local.place, value)?;
+                self.push(value);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// How the module is compiled.
     pub(crate) fn options(&self) -> &'a Options {
         self.unit.options
-    }
-
-    /// Features of the CPU, as LLVM's string `+a,-b,…`.
-    pub(crate) fn features(&self) -> &'a str {
-        self.unit.target.features()
     }
 
     /// Whether the CPU has `feature` (LLVM's name).
@@ -285,14 +470,6 @@ impl<'a, 'ctx> FunctionTranslator<'a, 'ctx> {
 
     // Calls of intrinsics.
 
-    pub(crate) fn intrinsic(
-        &mut self,
-        name: &str,
-        overload: &[BasicTypeEnum<'ctx>],
-    ) -> Result<FunctionValue<'ctx>, CompileError> {
-        self.unit.intrinsic(name, overload)
-    }
-
     /// Calls an intrinsic that returns a value.
     pub(crate) fn call_intrinsic(
         &mut self,
@@ -339,8 +516,8 @@ impl<'a, 'ctx> FunctionTranslator<'a, 'ctx> {
 
     /// Traps when `condition` (an `i1`) holds; goes on in a new block.
     pub(crate) fn trap_if(&mut self, condition: IntValue<'ctx>, code: TrapCode) -> Result<(), CompileError> {
-        let trap = self.context.append_basic_block(self.function, "");
-        let next = self.context.append_basic_block(self.function, "");
+        let trap = self.new_block();
+        let next = self.new_block();
         self.builder.build_conditional_branch(condition, trap, next)?;
         self.builder.position_at_end(trap);
         self.trap(code)?;

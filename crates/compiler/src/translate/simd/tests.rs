@@ -163,24 +163,10 @@ fn assembly(cpu: &str, options: &Options) -> String {
             function.add_attribute(AttributeLoc::Function, context.create_string_attribute(attribute, value));
         }
         let subprogram = unit.lines.function(name, name, 1);
-        function.set_subprogram(subprogram);
-        let builder = context.create_builder();
-        builder.position_at_end(context.append_basic_block(function, ""));
-        let location = unit.lines.location(subprogram, 1);
-        builder.set_current_debug_location(location);
-        let mut values = function.get_param_iter();
-        let ctx = values.next().unwrap().into_pointer_value();
+        let mut f = FunctionTranslator::begin(&unit, function, subprogram, 1).unwrap();
+        let mut values = function.get_param_iter().skip(1);
         let out = values.next().unwrap().into_pointer_value();
-        let mut f = FunctionTranslator {
-            unit: &unit,
-            context: &context,
-            builder,
-            shapes,
-            function,
-            subprogram,
-            ctx,
-            stack: values.collect(),
-        };
+        f.stack = values.collect();
         match super::translate(&mut f, operator) {
             Ok(known) => assert!(known, "{name} was not translated"),
             Err(error) => panic!("{name}: {error}"),
@@ -191,6 +177,7 @@ fn assembly(cpu: &str, options: &Options) -> String {
         }
         assert!(f.stack.is_empty(), "{name} left operands");
         f.builder.build_return(None).unwrap();
+        f.finish_entry().unwrap();
         assert!(function.verify(true), "{name}: {}", function.print_to_string());
     }
     unit.lines.finish();
