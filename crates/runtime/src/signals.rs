@@ -1,0 +1,208 @@
+//! Faults of guests become traps.
+//!
+//! The handlers run on alternate stacks. A fault is a guest's only when its program counter is in the text of a module and this
+//! thread runs a fiber; everything else goes to the handler that was there before, exactly as if ours were not.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::sync::Once;
+
+use libc::{c_int, c_void, siginfo_t};
+use mote_artifact::abi::TrapCode;
+
+use crate::arch::{self, Interrupted};
+use crate::code;
+use crate::fiber::{self, Fault};
+use crate::mapping::Mapping;
+
+/// Signals that the processor raises for guest code.
+const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+
+/// Bytes of an alternate stack beside the kernel's frame: our handler needs little, one that was there before may need more.
+const HANDLER_BYTES: usize = 16 << 10;
+
+/// The handlers that were there before ours.
+struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; FAULTS.len()]>);
+
+// SAFETY: written once, before the handlers that read it are installed.
+unsafe impl Sync for Previous {}
+
+static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::uninit() }; FAULTS.len()]));
+
+thread_local! {
+    static PREPARED: Cell<bool> = const { Cell::new(false) };
+    static STACK: RefCell<Option<AlternateStack>> = const { RefCell::new(None) };
+}
+
+/// Installs the handlers (once) and gives this thread an alternate stack.
+pub(crate) fn prepare_thread() {
+    if !PREPARED.get() {
+        install();
+        // A thread that is ending has no place for a stack any more: its guests' faults then end the process.
+        let _ = STACK.try_with(|stack| {
+            if let Ok(mut stack) = stack.try_borrow_mut() {
+                *stack = AlternateStack::new();
+            }
+        });
+        PREPARED.set(true);
+    }
+}
+
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (index, signal) in FAULTS.into_iter().enumerate() {
+            // SAFETY: the old handler is stored before the new one can run; the new one is safe in any context.
+            unsafe {
+                let previous = PREVIOUS.0.get().cast::<libc::sigaction>().add(index);
+                libc::sigaction(signal, std::ptr::null(), previous);
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = on_fault as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+    });
+}
+
+/// A stack for signal handlers of one thread.
+struct AlternateStack {
+    mapping: Mapping,
+}
+
+impl AlternateStack {
+    /// Installs one, unless the thread has one that is large enough.
+    fn new() -> Option<Self> {
+        // SAFETY: getauxval only reads.
+        let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
+        let wanted = frame.max(libc::MINSIGSTKSZ) + HANDLER_BYTES;
+        // SAFETY: asks only.
+        let present = unsafe {
+            let mut present: libc::stack_t = std::mem::zeroed();
+            libc::sigaltstack(std::ptr::null(), &mut present);
+            present
+        };
+        if present.ss_flags & libc::SS_DISABLE == 0
+            && present.ss_size >= frame.max(libc::MINSIGSTKSZ) + HANDLER_BYTES / 4
+        {
+            return None;
+        }
+        let guard = crate::mapping::page_size();
+        let mapping = Mapping::reserve(guard + wanted).ok()?;
+        mapping.commit(guard, mapping.len() - guard).ok()?;
+        let stack = libc::stack_t {
+            ss_sp: mapping.base().wrapping_add(guard).cast(),
+            ss_flags: 0,
+            ss_size: mapping.len() - guard,
+        };
+        // SAFETY: the memory is ours and stays until the stack is disabled again.
+        let result = unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) };
+        (result == 0).then_some(Self { mapping })
+    }
+}
+
+impl Drop for AlternateStack {
+    fn drop(&mut self) {
+        PREPARED.set(false);
+        // SAFETY: the stack is taken out of use before its memory goes, if it is still the one in use.
+        unsafe {
+            let mut present: libc::stack_t = std::mem::zeroed();
+            libc::sigaltstack(std::ptr::null(), &mut present);
+            let range = self.mapping.base() as usize..self.mapping.base() as usize + self.mapping.len();
+            if range.contains(&(present.ss_sp as usize)) {
+                let off =
+                    libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+                libc::sigaltstack(&off, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// # Safety
+/// Called by the kernel.
+unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a valid context; the fiber of this thread is alive while it is current.
+    let handled = unsafe {
+        let mut interrupted = Interrupted::new(context);
+        let fiber = fiber::current();
+        match fiber.as_mut() {
+            Some(fiber) if code::is_guest(interrupted.pc()) => {
+                match classify(signal, info, &interrupted, fiber) {
+                    Some(fault) => {
+                        interrupted.leave(fiber, fault);
+                        true
+                    }
+                    None => false,
+                }
+            }
+            _ => false,
+        }
+    };
+    if !handled {
+        // SAFETY: arguments are passed on unchanged.
+        unsafe { chain(signal, info, context) };
+    }
+}
+
+/// What a fault of guest code is; `None` when it is something that guest code does not do.
+///
+/// # Safety
+/// `info` is the kernel's.
+unsafe fn classify(
+    signal: c_int,
+    info: *const siginfo_t,
+    interrupted: &Interrupted,
+    fiber: &fiber::Fiber,
+) -> Option<Fault> {
+    // SAFETY: the kernel's record.
+    let (by_processor, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
+    if !by_processor {
+        return None;
+    }
+    let fault = |code| Fault { code, file_lost: false };
+    match signal {
+        libc::SIGSEGV if fiber.guards(address) => Some(fault(TrapCode::StackOverflow)),
+        libc::SIGSEGV => Some(fault(TrapCode::MemoryOutOfBounds)),
+        libc::SIGBUS => Some(Fault { file_lost: true, ..fault(TrapCode::MemoryOutOfBounds) }),
+        libc::SIGFPE => Some(fault(TrapCode::IntegerDivideByZero)),
+        // SAFETY: the program counter is in a module's text.
+        libc::SIGILL => unsafe { arch::trap_code(interrupted.pc()) }.map(fault),
+        _ => None,
+    }
+}
+
+/// Does what would have happened without our handler.
+///
+/// # Safety
+/// Called in a signal handler with its arguments.
+unsafe fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(index) = FAULTS.iter().position(|&it| it == signal) else { return };
+    // SAFETY: written before the handlers were installed; the handler is called as the kernel would.
+    unsafe {
+        let previous = &*PREVIOUS.0.get().cast::<libc::sigaction>().add(index);
+        if previous.sa_sigaction == libc::SIG_DFL || previous.sa_sigaction == libc::SIG_IGN {
+            // A fault cannot be ignored: the instruction would fault again for ever.
+            let mut default: libc::sigaction = std::mem::zeroed();
+            default.sa_sigaction = if (*info).si_code > 0 { libc::SIG_DFL } else { previous.sa_sigaction };
+            if default.sa_sigaction == libc::SIG_IGN {
+                return;
+            }
+            libc::sigaction(signal, &default, std::ptr::null_mut());
+            if (*info).si_code <= 0 {
+                libc::raise(signal);
+            }
+            return;
+        }
+        let mut old_mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, &previous.sa_mask, &mut old_mask);
+        if previous.sa_flags & libc::SA_SIGINFO != 0 {
+            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                std::mem::transmute(previous.sa_sigaction);
+            handler(signal, info, context);
+        } else {
+            let handler: extern "C" fn(c_int) = std::mem::transmute(previous.sa_sigaction);
+            handler(signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &old_mask, std::ptr::null_mut());
+    }
+}
