@@ -14,6 +14,9 @@
 //!          .debug_* .symtab .strtab .shstrtab, section headers: never mapped by the loader
 //! ```
 
+// ELF records are only written.
+#![cfg_attr(not(feature = "write"), allow(dead_code))]
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -12,6 +12,7 @@
 mod debug;
 mod driver;
 mod limits;
+pub mod link;
 mod optimize;
 mod parse;
 mod partition;
