@@ -21,6 +21,8 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Scalar/LoopIdiomRecognize.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
@@ -117,8 +119,11 @@ bool skipsPass(StringRef pass, Any unit) {
 
 void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int level) {
     passes.addPass(mote::WitnessPass(statistics));
-    if (level == 3)
-        passes.addPass(mote::LimbProductsPass());
+    if (level < 3)
+        return;
+    passes.addPass(mote::LimbProductsPass());
+    passes.addPass(mote::AddressPass(statistics));
+    passes.addPass(createFunctionToLoopPassAdaptor(LoopIdiomRecognizePass()));
 }
 
 struct Pipeline {
@@ -229,6 +234,8 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
                 functions.addPass(mote::WitnessPass(statistics));
             else if (name == "mote-limb-products")
                 functions.addPass(mote::LimbProductsPass());
+            else if (name == "mote-addresses")
+                functions.addPass(mote::AddressPass(statistics));
             else
                 return false;
             return true;

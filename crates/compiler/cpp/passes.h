@@ -55,6 +55,16 @@ public:
     llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
 };
 
+// Gives innermost loops a version whose addresses are 64-bit recurrences.
+class AddressPass : public llvm::PassInfoMixin<AddressPass> {
+public:
+    explicit AddressPass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+
+private:
+    MoteStatistics *Statistics;
+};
+
 } // namespace mote
 
 #endif

@@ -215,3 +215,6 @@ unsafe extern "C" {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod address_tests;

@@ -5,7 +5,7 @@ use inkwell::memory_buffer::MemoryBuffer;
 
 use super::*;
 
-const METADATA: &str = "
+pub(super) const METADATA: &str = "
 declare void @mote.witness.i32(i32)
 declare void @mote.witness.i64(i64)
 declare void @mote.witness.i8(i8)
