@@ -314,6 +314,11 @@ pub struct WasiCtx {
 }
 
 impl WasiCtx {
+    /// From now on the guest's waits end when `interrupt` is raised; for a host that has the handle only after the context.
+    pub fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = Some(interrupt);
+    }
+
     /// A path from the guest: relative, UTF-8, not empty, without NUL.
     pub(crate) fn path<M: GuestMemory + ?Sized>(
         &self,

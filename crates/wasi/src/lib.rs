@@ -12,6 +12,7 @@
 //! | `context`, `descriptor`, `pipe` | what a guest has: strings, limits, the table of descriptors, streams in memory |
 //! | `sandbox` | paths beneath a directory and never outside |
 //! | `file`, `directory`, `path`, `process`, `socket`, `poll` | the functions |
+//! | `linker` | the functions as imports of a module that Mote's runtime runs |
 //! | `wait`, `interrupt` | where a guest blocks, and how that is ended from outside |
 //!
 //! There is no async runtime: a call that waits blocks its thread in `ppoll`, and an [`Interrupt`] ends it.
@@ -25,6 +26,8 @@ mod errno;
 mod file;
 mod interrupt;
 mod iovec;
+#[cfg(feature = "runtime")]
+mod linker;
 mod memory;
 mod path;
 mod pipe;
@@ -40,6 +43,8 @@ mod witx;
 pub use context::{BuildError, Limits, Stdio, WasiCtx, WasiCtxBuilder};
 pub use errno::{Errno, Error};
 pub use interrupt::Interrupt;
+#[cfg(feature = "runtime")]
+pub use linker::{add_to_linker, add_wanted_to_linker};
 pub use memory::{GuestMemory, OutOfBounds};
 pub use pipe::{InputPipe, OutputPipe};
 pub use witx::{Abi, Filetype, rights};

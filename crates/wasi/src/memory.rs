@@ -47,30 +47,22 @@ pub trait GuestMemory {
 
     /// Reads a `u8`.
     fn read_u8(&self, address: u32) -> Result<u8, OutOfBounds> {
-        let [byte] = self.read_array(address)?;
-        Ok(byte)
+        array(self, address).map(u8::from_le_bytes)
     }
 
     /// Reads a little-endian `u16`.
     fn read_u16(&self, address: u32) -> Result<u16, OutOfBounds> {
-        self.read_array(address).map(u16::from_le_bytes)
+        array(self, address).map(u16::from_le_bytes)
     }
 
     /// Reads a little-endian `u32`.
     fn read_u32(&self, address: u32) -> Result<u32, OutOfBounds> {
-        self.read_array(address).map(u32::from_le_bytes)
+        array(self, address).map(u32::from_le_bytes)
     }
 
     /// Reads a little-endian `u64`.
     fn read_u64(&self, address: u32) -> Result<u64, OutOfBounds> {
-        self.read_array(address).map(u64::from_le_bytes)
-    }
-
-    /// Reads `N` bytes.
-    fn read_array<const N: usize>(&self, address: u32) -> Result<[u8; N], OutOfBounds> {
-        let mut bytes = [0; N];
-        self.read(address, &mut bytes)?;
-        Ok(bytes)
+        array(self, address).map(u64::from_le_bytes)
     }
 
     /// Writes a little-endian `u32`.
@@ -84,7 +76,14 @@ pub trait GuestMemory {
     }
 }
 
-/// `address + offset` of a field; wraps to a range that the next check refuses is impossible, so overflow is refused here.
+/// Reads `N` bytes. Not a method, so that the trait can be a trait object: the functions are then compiled once.
+fn array<const N: usize, M: GuestMemory + ?Sized>(memory: &M, address: u32) -> Result<[u8; N], OutOfBounds> {
+    let mut bytes = [0; N];
+    memory.read(address, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// `address + offset` of a field, which must not wrap around to the memory's start.
 pub(crate) fn field(address: u32, offset: u32) -> Result<u32, OutOfBounds> {
     address.checked_add(offset).ok_or(OutOfBounds)
 }
