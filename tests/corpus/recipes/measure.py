@@ -81,12 +81,17 @@ class Engine:
         return [word.format(wasm=wasm, dir=directory) for word in self.words]
 
 
-def mote():
-    """The engine under test, from bin/."""
-    path = cache.CHECKOUT / "bin/mote"
+def program(name):
+    """A program of the project, from bin/."""
+    path = cache.CHECKOUT / "bin" / name
     if not path.is_file():
-        raise cache.CorpusError("bin/mote is not there: run `make build` first")
-    return Engine("mote", shlex.quote(str(path)) + " run --dir {dir}::/ {wasm}")
+        raise cache.CorpusError(f"bin/{name} is not there: run `make build` first")
+    return str(path)
+
+
+def mote():
+    """The engine under test."""
+    return Engine("mote", shlex.quote(program("mote")) + " run --dir {dir}::/ {wasm}")
 
 
 def engine(argument):

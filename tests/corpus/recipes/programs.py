@@ -6,6 +6,7 @@ Each workload prints the same on every machine; the native build is the referenc
 
 import concurrent.futures
 import dataclasses
+import os
 import pathlib
 import shutil
 
@@ -97,7 +98,7 @@ SMALL = {"stock": toolchains.Wasi(), "native": toolchains.Clang(), "musl": toolc
 
 
 def small(name, variant):
-    """`hello` or `sleeper` from programs/, for WASI or static for the host with glibc ("native") or musl."""
+    """`hello`, `sleeper` or `launcher` from programs/, for WASI or static for the host with glibc ("native") or musl."""
     toolchain = SMALL[variant]
 
     def build(directory):
@@ -108,3 +109,24 @@ def small(name, variant):
 
     key = cache.digest(toolchain.key, pathlib.Path(__file__), pathlib.Path(toolchains.__file__), PROGRAMS / f"{name}.c")
     return cache.built(f"{name}-{variant}", key, build) / f"{name}{toolchain.suffix}"
+
+
+def _build_large(directory):
+    manifest = PROGRAMS / "large" / "Cargo.toml"
+    work = directory / "work"
+    # The checkout's own flags and profile must not reach this program.
+    environment = {name: value for name, value in os.environ.items() if name not in ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS")}
+    environment["CARGO_TARGET_DIR"] = str(work)
+    cache.run(["cargo", "build", "-q", "--release", "--locked", "--target", "wasm32-wasip1", "--manifest-path", manifest], env=environment)
+    module = work / "wasm32-wasip1/release/large.wasm"
+    if (size := module.stat().st_size) < 10_000_000:
+        raise cache.CorpusError(f"large.wasm has {size} bytes, less than the 10 MB that it is for")
+    shutil.copy(module, directory / "large.wasm")
+    shutil.rmtree(work)
+
+
+def large():
+    """A module of more than 10 MB that prints hello and ends. Takes minutes to build the first time."""
+    inputs = [path for path in sorted((PROGRAMS / "large").rglob("*")) if path.is_file()]
+    key = cache.digest(cache.run(["rustc", "--version"]), *inputs)
+    return cache.built("large-stock", key, _build_large) / "large.wasm"
