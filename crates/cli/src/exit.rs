@@ -9,7 +9,6 @@ pub const CANNOT_RUN: u8 = 126;
 /// The file is not there.
 pub const NOT_FOUND: u8 = 127;
 /// The guest trapped: what a shell shows for a process that aborted.
-#[expect(dead_code, reason = "mote run is the next change")]
 pub const TRAPPED: u8 = 134;
 /// The command line is wrong. `mote run` says [`FAILED`] instead: 2 may be its guest's.
 pub const USAGE: u8 = 2;

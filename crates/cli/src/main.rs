@@ -47,6 +47,7 @@ fn command(name: &OsString, words: impl Iterator<Item = OsString>) -> Result<u8,
         return print(&help::of_command(command)).map(|()| 0);
     }
     match command.name {
+        "run" => run::main(arguments),
         "compile" => build::compile(&arguments),
         "validate" => build::validate(&arguments),
         "inspect" => inspect::main(&arguments),

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(level.kind, Kind::Words("0,1,3"));
         let output = command("compile").unwrap().flags().find(|flag| flag.name == "output").unwrap();
         assert_eq!((output.short, output.value, output.repeats), (Some('o'), "FILE", false));
-        assert_eq!(run.flags().count(), 18);
+        assert_eq!(run.flags().count(), 17);
         assert_eq!(command("man").unwrap().flags().count(), 0);
         assert!(run.doc.starts_with("FILE is"), "{}", run.doc);
     }

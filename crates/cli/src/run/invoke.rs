@@ -39,11 +39,19 @@ pub fn results(values: &[Val]) -> String {
         let _ = match value {
             Val::I32(value) => writeln!(text, "{value}"),
             Val::I64(value) => writeln!(text, "{value}"),
-            Val::F32(bits) => writeln!(text, "{}", float(f64::from(f32::from_bits(*bits)), f32::from_bits(*bits).to_string())),
-            Val::F64(bits) => writeln!(text, "{}", float(f64::from_bits(*bits), f64::from_bits(*bits).to_string())),
+            Val::F32(bits) => writeln!(
+                text,
+                "{}",
+                float(f64::from(f32::from_bits(*bits)), f32::from_bits(*bits).to_string())
+            ),
+            Val::F64(bits) => {
+                writeln!(text, "{}", float(f64::from_bits(*bits), f64::from_bits(*bits).to_string()))
+            }
             Val::V128(value) => writeln!(text, "{value:#034x}"),
             Val::FuncRef(reference) => writeln!(text, "{}", reference_name(reference.is_some(), "funcref")),
-            Val::ExternRef(reference) => writeln!(text, "{}", reference_name(reference.is_some(), "externref")),
+            Val::ExternRef(reference) => {
+                writeln!(text, "{}", reference_name(reference.is_some(), "externref"))
+            }
             Val::ExnRef(reference) => writeln!(text, "{}", reference_name(reference.is_some(), "exnref")),
         };
     }
@@ -84,10 +92,14 @@ fn value(text: &str, ty: ValueType) -> Option<Val> {
     match ty {
         // Both the signed and the unsigned reading of the bits are meant.
         ValueType::I32 => integer(text)
-            .and_then(|value| i32::try_from(value).ok().or_else(|| u32::try_from(value).ok().map(u32::cast_signed)))
+            .and_then(|value| {
+                i32::try_from(value).ok().or_else(|| u32::try_from(value).ok().map(u32::cast_signed))
+            })
             .map(Val::I32),
         ValueType::I64 => integer(text)
-            .and_then(|value| i64::try_from(value).ok().or_else(|| u64::try_from(value).ok().map(u64::cast_signed)))
+            .and_then(|value| {
+                i64::try_from(value).ok().or_else(|| u64::try_from(value).ok().map(u64::cast_signed))
+            })
             .map(Val::I64),
         ValueType::F32 => text.parse::<f32>().ok().map(|value| Val::F32(value.to_bits())),
         ValueType::F64 => text.parse::<f64>().ok().map(|value| Val::F64(value.to_bits())),
@@ -109,7 +121,9 @@ fn integer(text: &str) -> Option<i128> {
         None => digits.parse(),
     };
     // "--5" or "-+5": the sign was taken already.
-    let value = value.ok().filter(|_| !digits.starts_with(['-', '+']) && !digits.contains("x+") && !digits.contains("x-"))?;
+    let value = value
+        .ok()
+        .filter(|_| !digits.starts_with(['-', '+']) && !digits.contains("x+") && !digits.contains("x-"))?;
     Some(if negative { -value } else { value })
 }
 
@@ -157,9 +171,14 @@ mod tests {
     #[test]
     fn a_wrong_count_or_value_is_told() {
         let ty = FuncType { params: vec![ValueType::I32, ValueType::F64], results: vec![] };
-        let given = |words: &[&str]| arguments("f", &ty, &words.iter().map(OsString::from).collect::<Vec<_>>());
+        let given =
+            |words: &[&str]| arguments("f", &ty, &words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(given(&["1", "2"]).unwrap().len(), 2);
-        assert!(given(&["1"]).unwrap_err().to_string().contains("takes 2 arguments (i32, f64), and 1 are given"));
-        assert!(given(&["1", "x"]).unwrap_err().to_string().contains("argument 2: x is not a value of type f64"));
+        assert!(
+            given(&["1"]).unwrap_err().to_string().contains("takes 2 arguments (i32, f64), and 1 are given")
+        );
+        assert!(
+            given(&["1", "x"]).unwrap_err().to_string().contains("argument 2: x is not a value of type f64")
+        );
     }
 }

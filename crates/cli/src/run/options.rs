@@ -48,7 +48,6 @@ pub struct RunOptions {
     pub compiler: Options,
     pub no_cache: bool,
     pub stats: bool,
-    pub profile: Option<PathBuf>,
     pub quiet: bool,
 }
 
@@ -84,7 +83,6 @@ impl RunOptions {
             "timeout" => self.timeout = Some(duration(flag, &value)?),
             "no-cache" => self.no_cache = true,
             "stats" => self.stats = true,
-            "profile" => self.profile = Some(value.into()),
             "quiet" => self.quiet = true,
             _ if set_option(&mut self.compiler, flag, &value)? => {}
             _ => return Err(Failure::own(format!("--{flag} is in the table and not in the code"))),
