@@ -114,6 +114,8 @@ mod host {
         feature("cx16", L1, C, 13, Plain),
         feature("cx8", L1, D, 8, Plain),
         feature("enqcmd", L7, C, 29, Plain),
+        // Not a bit of its own: LLVM's name for 512-bit vectors, which every AVX-512 CPU but those of AVX10/256 has.
+        feature("evex512", L7, B, 16, Avx512),
         feature("f16c", L1, C, 29, Avx),
         feature("fma", L1, C, 12, Avx),
         feature("fma4", EXT1, C, 16, Avx),
