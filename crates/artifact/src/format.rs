@@ -159,15 +159,16 @@ record! {
     /// What the note holds: where everything is, and what the code needs.
     pub(crate) struct Header {
         format: U32,
-        /// CRC-32 of the first page, this field zero.
-        header_crc: U32,
-        /// CRC-32 of `.mote.meta`.
-        meta_crc: U32,
-        /// CRC-32 of everything behind the first page; checked only on request.
-        content_crc: U32,
-        file_len: U64,
         flags: U32,
+        /// XXH3 of the first page, this field zero.
+        header_hash: U64,
+        /// XXH3 of `.mote.meta`.
+        meta_hash: U64,
+        /// XXH3 of everything behind the first page; checked only on request.
+        content_hash: U64,
+        file_len: U64,
         start: U32,
+        reserved: U32,
         wasm_sha256: [u8; 32],
         counts: Counts,
         // Sections. All but `image` are mapped.

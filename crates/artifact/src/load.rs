@@ -145,7 +145,7 @@ impl Artifact {
 
     /// Reads the whole file and compares its checksum: finds damage to code, image and names that opening does not look for.
     pub fn verify_contents(&self) -> Result<(), LoadError> {
-        let mut hasher = crc32fast::Hasher::new();
+        let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
         let mut buffer = vec![0; 1 << 16];
         let mut at = PAGE;
         loop {
@@ -156,7 +156,7 @@ impl Artifact {
             hasher.update(buffer.get(..read).unwrap_or_default());
             at = at.saturating_add(read as u64);
         }
-        let matches = hasher.finalize() == self.header.content_crc.get();
+        let matches = hasher.digest() == self.header.content_hash.get();
         if matches { Ok(()) } else { Err(LoadError::Checksum { what: "contents" }) }
     }
 

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -43,12 +44,12 @@ pub(crate) fn read_header(file: &File) -> Result<(Header, u16), LoadError> {
     if header.format.get() != FORMAT_VERSION {
         return Err(LoadError::Version { found: header.format.get() });
     }
-    let expected = header.header_crc.get();
-    header.header_crc = 0.into();
+    let expected = header.header_hash.get();
+    header.header_hash = 0.into();
     for (place, &byte) in page.iter_mut().skip(HEADER_OFFSET).zip(header.as_bytes()) {
         *place = byte;
     }
-    if crc32fast::hash(&page) != expected {
+    if xxh3_64(&page) != expected {
         return Err(LoadError::Checksum { what: "header" });
     }
     let found = file.metadata()?.len();
@@ -141,7 +142,7 @@ impl Artifact {
     pub(crate) fn verify_metadata(&self) -> Check {
         let header = self.header();
         let section = self.section(header.meta);
-        if crc32fast::hash(section) != header.meta_crc.get() {
+        if xxh3_64(section) != header.meta_hash.get() {
             return Err(LoadError::Checksum { what: "metadata" });
         }
         let pool = table::<u8>(section, header.pool, "string pool")?;

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::code::{CodeLayout, CodeSymbolKind, LinkedCode};
@@ -74,7 +75,7 @@ pub fn write(info: &ModuleInfo, code: &LinkedCode) -> Result<Vec<u8>, WriteError
     header.gcc_except_table = Span::new(layout.gcc_except_table, code.gcc_except_table.len() as u64);
     (header.meta, header.functions, header.data, header.image) = (meta, functions, data, image);
     header.file_len = file_len.into();
-    header.meta_crc = crc32fast::hash(&metadata.meta).into();
+    header.meta_hash = xxh3_64(&metadata.meta).into();
     let machine = match info.architecture.as_str() {
         "x86_64" => MACHINE_X86_64,
         "aarch64" => MACHINE_AARCH64,
@@ -296,9 +297,9 @@ impl<'a> Plan<'a> {
         }
         let page = usize::try_from(PAGE).unwrap_or(0).min(file.len());
         let (first, rest) = file.split_at_mut(page);
-        header.content_crc = crc32fast::hash(rest).into();
+        header.content_hash = xxh3_64(rest).into();
         write_note(first, &note, &header);
-        header.header_crc = crc32fast::hash(first).into();
+        header.header_hash = xxh3_64(first).into();
         write_note(first, &note, &header);
         file
     }

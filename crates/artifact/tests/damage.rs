@@ -7,6 +7,7 @@ use std::io::Write;
 
 use mote_artifact::view::ItemsView;
 use mote_artifact::{Artifact, LoadError, write};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Calls everything that reads.
 fn read_everything(artifact: &Artifact) {
@@ -92,18 +93,18 @@ fn flipped_bytes_never_panic_and_are_found_where_promised() {
 fn forge(change: impl Fn(&mut Vec<u8>)) -> Result<Artifact, LoadError> {
     let mut bytes = write(&sample::info(), &sample::code()).unwrap();
     change(&mut bytes);
-    // Note header 20 bytes; then format, header_crc, meta_crc; sections further on.
+    // Note header 20 bytes; then two words, the hashes of header and metadata, and further on the sections.
     let header = 0x240 + 20;
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-    let meta = header + 16 + 16 + 32 + 40 + 5 * 16;
+    let meta = header + 8 + 32 + 8 + 32 + 40 + 5 * 16;
     let (at, len) = (word(&bytes, meta), word(&bytes, meta + 8));
     if let Some(meta) = bytes.get(at..at.saturating_add(len)) {
-        let crc = crc32fast::hash(meta);
-        bytes[header + 8..header + 12].copy_from_slice(&crc.to_le_bytes());
+        let hash = xxh3_64(meta);
+        bytes[header + 16..header + 24].copy_from_slice(&hash.to_le_bytes());
     }
-    bytes[header + 4..header + 8].fill(0);
-    let crc = crc32fast::hash(&bytes[..4096]);
-    bytes[header + 4..header + 8].copy_from_slice(&crc.to_le_bytes());
+    bytes[header + 8..header + 16].fill(0);
+    let hash = xxh3_64(&bytes[..4096]);
+    bytes[header + 8..header + 16].copy_from_slice(&hash.to_le_bytes());
     Artifact::from_bytes(&bytes)
 }
 
@@ -111,7 +112,7 @@ fn forge(change: impl Fn(&mut Vec<u8>)) -> Result<Artifact, LoadError> {
 fn forged_headers_and_records_are_refused_or_harmless() {
     forge(|_| ()).expect("the forger computes checksums as the writer does");
     let bytes = write(&sample::info(), &sample::code()).unwrap();
-    let header = 0x240 + 20 + 12..0x240 + 20 + 500;
+    let header = 0x240 + 20 + 24..0x240 + 20 + 500;
     let meta = bytes.windows(6).position(|window| window == b"sample").unwrap();
     let mut refused = 0;
     for at in header.chain(4096 * 2..meta + 200) {
