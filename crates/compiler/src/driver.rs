@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use inkwell::context::Context;
 use mote_artifact::ModuleInfo;
 
+use crate::link::{Builtins, link_with};
 use crate::optimize::Target;
 use crate::parse::{Body, Parsed, parse};
 use crate::partition::{Partition, partition};
@@ -13,13 +14,27 @@ use crate::translate::Unit;
 use crate::{CompileError, OptLevel, Options, Progress, optimize, version};
 
 /// Stack of a compiling thread: LLVM recurses over deep expressions and blocks.
-const THREAD_STACK: usize = 512 << 20;
+pub const THREAD_STACK: usize = 256 << 20;
 
 /// Features without which common operators would become calls into a C library.
 const REQUIRED_FEATURES: [&str; 5] = ["cx16", "popcnt", "sse4.1", "sse4.2", "ssse3"];
 
+/// Compiles a module to an artifact, telling `progress` how far it is.
+pub(crate) fn compile(
+    wasm: &[u8],
+    options: &Options,
+    progress: &Progress<'_>,
+) -> Result<Vec<u8>, CompileError> {
+    let (mut info, objects) = compile_to_objects(wasm, options, progress)?;
+    let wide = info.cpu_features.iter().any(|feature| feature == "avx2");
+    let builtins = if wide { Builtins::Avx2 } else { Builtins::Baseline };
+    let code = link_with(&objects, builtins)?;
+    code.place(&mut info)?;
+    Ok(mote_artifact::write(&info, &code)?)
+}
+
 /// Compiles a module to object files, telling `progress` how far it is.
-pub(crate) fn compile_to_objects(
+fn compile_to_objects(
     wasm: &[u8],
     options: &Options,
     progress: &Progress<'_>,

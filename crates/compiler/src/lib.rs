@@ -20,6 +20,7 @@ mod translate;
 
 use mote_artifact::info::ValueType;
 
+pub use driver::THREAD_STACK;
 pub use limits::{Budget, FULL_TIER, LIGHT_TIER, Limits};
 
 /// How much LLVM does.
@@ -88,13 +89,18 @@ impl Options {
 /// Receives how much is done of how much, from any thread.
 pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
 
-/// Compiles a module to what its artifact says about it and the object files of its code.
-pub fn compile_to_objects(
+/// Compiles a module: the bytes of its artifact.
+pub fn compile(wasm: &[u8], options: &Options) -> Result<Vec<u8>, CompileError> {
+    driver::compile(wasm, options, &|_, _| {})
+}
+
+/// As [`compile`], telling `progress` how far it is.
+pub fn compile_with_progress(
     wasm: &[u8],
     options: &Options,
     progress: &Progress<'_>,
-) -> Result<(mote_artifact::ModuleInfo, Vec<Vec<u8>>), CompileError> {
-    driver::compile_to_objects(wasm, options, progress)
+) -> Result<Vec<u8>, CompileError> {
+    driver::compile(wasm, options, progress)
 }
 
 /// Decodes and validates a module without compiling it.
@@ -145,6 +151,9 @@ pub enum CompileError {
     /// LLVM reported an error.
     #[error("LLVM: {0}")]
     Llvm(String),
+    /// The objects could not be linked.
+    #[error("link: {0}")]
+    Link(#[from] link::LinkError),
     /// The objects lack a function.
     #[error("link: {0}")]
     Missing(#[from] mote_artifact::code::MissingCode),

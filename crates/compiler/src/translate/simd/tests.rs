@@ -209,10 +209,11 @@ fn instructions(assembly: &str) -> Vec<(String, Vec<String>)> {
         {
             let name = label.split('_').nth(1).unwrap();
             functions.push((name.to_owned(), Vec::new()));
-        } else if line.starts_with("\t") && !line.starts_with("\t.") {
-            if let Some((_, body)) = functions.last_mut() {
-                body.push(line.trim().to_owned());
-            }
+        } else if line.starts_with("\t")
+            && !line.starts_with("\t.")
+            && let Some((_, body)) = functions.last_mut()
+        {
+            body.push(line.trim().to_owned());
         }
     }
     functions
