@@ -1,0 +1,213 @@
+//! Programs in C (wasi-libc) and Rust (its standard library) that check what they see of WASI from inside.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests fail loudly"
+)]
+
+#[path = "guests/interpreter.rs"]
+mod interpreter;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use mote_wasi::{InputPipe, Interrupt, Limits, OutputPipe, Stdio, WasiCtx, WasiCtxBuilder};
+
+/// How a guest ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Exit(u8),
+    Interrupted,
+    Trap,
+}
+
+type Engine = fn(&[u8], WasiCtx) -> End;
+
+const ENGINES: [(&str, Engine); 1] = [("wasmi", interpreter::run)];
+
+/// Compiles a program of `tests/guests` to wasm.
+fn compile(source: &str) -> Vec<u8> {
+    let source_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests").join(source);
+    let wasm = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{source}-{:?}.wasm", std::thread::current().id()));
+    let mut command = if source.ends_with(".rs") {
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition=2024", "--target=wasm32-wasip1", "-Copt-level=1", "-Cstrip=debuginfo"]);
+        rustc
+    } else {
+        let mut clang = Command::new("clang-19");
+        clang.args(["--target=wasm32-wasi", "-O1", "-Wall", "-Wextra", "-Werror"]);
+        clang
+    };
+    let output = command.arg("-o").arg(&wasm).arg(&source_path).output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; scripts/setup installs it"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let bytes = std::fs::read(&wasm).unwrap();
+    std::fs::remove_file(&wasm).unwrap();
+    bytes
+}
+
+struct Run {
+    end: End,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs a program on each engine with a fresh directory as `/` and another, read-only, as `/ro`.
+fn run(source: &str, stdin: &str, configure: impl Fn(&mut WasiCtxBuilder), check: impl Fn(Run)) {
+    let wasm = compile(source);
+    for (name, engine) in ENGINES {
+        eprintln!("{source} on {name}");
+        let (root, fixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(fixed.path().join("fixed"), b"fixed").unwrap();
+        let (stdout, stderr) = (OutputPipe::new(1 << 20), OutputPipe::new(1 << 20));
+        let mut builder = WasiCtxBuilder::new();
+        builder.preopen(root.path(), "/", false).preopen(fixed.path(), "/ro", true);
+        builder.stdin(Stdio::Input(InputPipe::new(stdin)));
+        builder.stdout(Stdio::Output(stdout.clone())).stderr(Stdio::Output(stderr.clone()));
+        builder.limits(Limits { descriptors: 100, ..Limits::default() });
+        configure(&mut builder);
+        let end = engine(&wasm, builder.build().unwrap());
+        let text = |pipe: OutputPipe| String::from_utf8(pipe.contents()).unwrap();
+        let run = Run { end, stdout: text(stdout), stderr: text(stderr) };
+        eprint!("{}", run.stderr);
+        check(run);
+    }
+}
+
+#[test]
+fn strings_and_streams() {
+    let configure = |builder: &mut WasiCtxBuilder| {
+        builder.arg("strings.wasm").arg("one two").arg("").arg("ä");
+        builder.env("HOME", "/home/guest").env("EMPTY", "");
+    };
+    run("strings.c", "first line\nlast line", configure, |run| {
+        assert_eq!(run.end, End::Exit(42));
+        let expected: String = (0..5000).map(|number| format!("{number}\n")).collect();
+        assert!(run.stdout == expected);
+        assert_eq!(run.stderr, "to the other stream\n");
+    });
+}
+
+#[test]
+fn files() {
+    run(
+        "files.c",
+        "",
+        |_| {},
+        |run| {
+            assert_eq!((run.end, &*run.stdout), (End::Exit(0), "files ok\n"));
+        },
+    );
+}
+
+#[test]
+fn directories() {
+    run(
+        "directories.c",
+        "",
+        |_| {},
+        |run| {
+            assert_eq!((run.end, &*run.stdout), (End::Exit(0), "directories ok\n"));
+        },
+    );
+}
+
+#[test]
+fn rust_standard_library() {
+    let configure = |builder: &mut WasiCtxBuilder| {
+        builder.arg("std.wasm").arg("argument").env("KEY", "value");
+    };
+    run("std.rs", "in\nput\n", configure, |run| {
+        assert_eq!((run.end, &*run.stdout), (End::Exit(9), "std ok\n"));
+    });
+}
+
+#[test]
+fn ends() {
+    for (argument, end, stdout) in [
+        ("exit", End::Exit(7), "atexit\n"),
+        ("_exit", End::Exit(3), ""),
+        ("trap", End::Trap, ""),
+        ("return", End::Exit(3), "atexit\n"),
+    ] {
+        let configure = |builder: &mut WasiCtxBuilder| {
+            builder.arg("ends").arg(argument);
+        };
+        run("ends.c", "", configure, |run| {
+            assert_eq!(run.end, end, "{argument}");
+            assert_eq!(run.stdout, stdout);
+        });
+    }
+}
+
+#[test]
+fn a_waiting_guest_is_interrupted() {
+    for argument in ["sleep", "read"] {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let configure = |builder: &mut WasiCtxBuilder| {
+            let interrupt = Interrupt::new().unwrap();
+            builder.arg("ends").arg(argument).interrupt(interrupt.clone());
+            builder.stdin(Stdio::Fd(reader.try_clone().unwrap().into()));
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                interrupt.raise();
+            });
+        };
+        run("ends.c", "", configure, |run| assert_eq!(run.end, End::Interrupted));
+    }
+}
+
+#[test]
+fn clocks_and_polling() {
+    let configure = |builder: &mut WasiCtxBuilder| {
+        let (stdin, mut word) = std::io::pipe().unwrap();
+        let (ready, stderr) = std::io::pipe().unwrap();
+        builder.stdin(Stdio::Fd(stdin.into())).stderr(Stdio::Fd(stderr.into()));
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(ready).lines();
+            assert_eq!(lines.next().unwrap().unwrap(), "ready");
+            std::thread::sleep(Duration::from_millis(20));
+            word.write_all(b"ping").unwrap();
+            for line in lines {
+                eprintln!("{}", line.unwrap());
+            }
+        });
+    };
+    run("clocks.c", "", configure, |run| {
+        assert_eq!((run.end, &*run.stdout), (End::Exit(0), "clocks ok\n"));
+    });
+}
+
+#[test]
+fn a_server_on_a_preopened_socket() {
+    let configure = |builder: &mut WasiCtxBuilder| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // After 0, 1, 2 and the two directories.
+        builder.arg("server").arg("5").socket(listener);
+        std::thread::spawn(move || {
+            for round in 0..3 {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let request = vec![round; 100_000];
+                let mut writer = stream.try_clone().unwrap();
+                let sent = request.clone();
+                let sender = std::thread::spawn(move || {
+                    writer.write_all(&sent).unwrap();
+                    writer.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut response = Vec::new();
+                stream.read_to_end(&mut response).unwrap();
+                sender.join().unwrap();
+                assert!(response == request);
+            }
+        });
+    };
+    run("server.c", "", configure, |run| assert_eq!(run.end, End::Exit(0)));
+}
