@@ -20,7 +20,7 @@ mod host {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
     use Register::{A, B, C, D};
-    use State::{Avx, Avx512, None as Plain};
+    use State::{Apx, Avx, Avx512, None as Plain};
 
     #[derive(Clone, Copy)]
     enum Register {
@@ -36,6 +36,7 @@ mod host {
         None,
         Avx,
         Avx512,
+        Apx,
     }
 
     /// Leaves of `cpuid` that hold features: (leaf, subleaf).
@@ -44,6 +45,8 @@ mod host {
     const L7: usize = 1;
     const L7_1: usize = 2;
     const EXT1: usize = 3;
+    /// Stands for features that are not asked about.
+    const NEVER: usize = usize::MAX;
 
     struct Feature {
         name: &'static str,
@@ -57,11 +60,24 @@ mod host {
         Feature { name, leaf, register, bit, state }
     }
 
+    /// A feature that no code of a guest uses: system instructions, state saving, random numbers, key lockers.
+    const fn unused(name: &'static str) -> Feature {
+        Feature { name, leaf: NEVER, register: A, bit: 0, state: Plain }
+    }
+
     /// Intel SDM volume 2A (CPUID) and AMD APM volume 3 appendix E, by LLVM's names, sorted.
     const FEATURES: &[Feature] = &[
+        unused("64bit"),
         feature("adx", L7, B, 19, Plain),
         feature("aes", L1, C, 25, Plain),
+        unused("amx-bf16"),
+        unused("amx-complex"),
+        unused("amx-fp16"),
+        unused("amx-int8"),
+        unused("amx-tile"),
         feature("avx", L1, C, 28, Avx),
+        feature("avx10.1-256", L7_1, D, 19, Avx512),
+        feature("avx10.1-512", L7_1, D, 19, Avx512),
         feature("avx2", L7, B, 5, Avx),
         feature("avx512bf16", L7_1, A, 5, Avx512),
         feature("avx512bitalg", L7, C, 12, Avx512),
@@ -84,23 +100,60 @@ mod host {
         feature("avxvnniint8", L7_1, D, 4, Avx),
         feature("bmi", L7, B, 3, Plain),
         feature("bmi2", L7, B, 8, Plain),
+        feature("ccmp", L7_1, D, 21, Apx),
+        feature("cf", L7_1, D, 21, Apx),
+        unused("cldemote"),
+        unused("clflushopt"),
+        unused("clwb"),
+        unused("clzero"),
         feature("cmov", L1, D, 15, Plain),
         feature("cmpccxadd", L7_1, A, 7, Plain),
         feature("crc32", L1, C, 20, Plain),
         feature("cx16", L1, C, 13, Plain),
+        unused("cx8"),
+        feature("egpr", L7_1, D, 21, Apx),
+        unused("enqcmd"),
         // Not a bit of its own: LLVM's name for 512-bit vectors, which every AVX-512 CPU but those of AVX10/256 has.
         feature("evex512", L7, B, 16, Avx512),
         feature("f16c", L1, C, 29, Avx),
         feature("fma", L1, C, 12, Avx),
         feature("fma4", EXT1, C, 16, Avx),
+        unused("fsgsbase"),
+        unused("fxsr"),
         feature("gfni", L7, C, 8, Plain),
+        unused("hreset"),
+        unused("invpcid"),
+        unused("kl"),
+        unused("lwp"),
         feature("lzcnt", EXT1, C, 5, Plain),
+        unused("mmx"),
         feature("movbe", L1, C, 22, Plain),
+        unused("movdir64b"),
+        unused("movdiri"),
+        unused("mwaitx"),
+        feature("ndd", L7_1, D, 21, Apx),
+        feature("nf", L7_1, D, 21, Apx),
         feature("pclmul", L1, C, 1, Plain),
+        unused("pconfig"),
+        unused("pku"),
         feature("popcnt", L1, C, 23, Plain),
+        feature("ppx", L7_1, D, 21, Apx),
+        unused("prefetchi"),
+        unused("prfchw"),
+        unused("ptwrite"),
+        feature("push2pop2", L7_1, D, 21, Apx),
         feature("raoint", L7_1, A, 3, Plain),
+        unused("rdpid"),
+        unused("rdpru"),
+        unused("rdrnd"),
+        unused("rdseed"),
+        unused("rtm"),
+        unused("sahf"),
+        unused("serialize"),
+        unused("sgx"),
         feature("sha", L7, B, 29, Plain),
         feature("sha512", L7_1, A, 0, Avx),
+        unused("shstk"),
         feature("sm3", L7_1, A, 1, Avx),
         feature("sm4", L7_1, A, 2, Avx),
         feature("sse", L1, D, 25, Plain),
@@ -111,69 +164,25 @@ mod host {
         feature("sse4a", EXT1, C, 6, Plain),
         feature("ssse3", L1, C, 9, Plain),
         feature("tbm", EXT1, C, 21, Plain),
+        unused("tsxldtrk"),
+        unused("uintr"),
+        unused("usermsr"),
         feature("vaes", L7, C, 9, Avx),
         feature("vpclmulqdq", L7, C, 10, Avx),
+        unused("waitpkg"),
+        unused("wbnoinvd"),
+        unused("widekl"),
+        unused("x87"),
         feature("xop", EXT1, C, 11, Avx),
+        unused("xsave"),
+        unused("xsavec"),
+        unused("xsaveopt"),
+        unused("xsaves"),
+        feature("zu", L7_1, D, 21, Apx),
     ];
-
-    /// Features that no code of a guest uses: system instructions, state saving, random numbers, key lockers; sorted.
-    const UNUSED: &[&str] = &[
-        "64bit",
-        "amx-bf16",
-        "amx-complex",
-        "amx-fp16",
-        "amx-int8",
-        "amx-tile",
-        "cldemote",
-        "clflushopt",
-        "clwb",
-        "clzero",
-        "cx8",
-        "enqcmd",
-        "fsgsbase",
-        "fxsr",
-        "hreset",
-        "invpcid",
-        "kl",
-        "lwp",
-        "mmx",
-        "movdir64b",
-        "movdiri",
-        "mwaitx",
-        "pconfig",
-        "pku",
-        "prefetchi",
-        "prfchw",
-        "ptwrite",
-        "rdpid",
-        "rdpru",
-        "rdrnd",
-        "rdseed",
-        "rtm",
-        "sahf",
-        "serialize",
-        "sgx",
-        "shstk",
-        "tsxldtrk",
-        "uintr",
-        "usermsr",
-        "waitpkg",
-        "wbnoinvd",
-        "widekl",
-        "x87",
-        "xsave",
-        "xsavec",
-        "xsaveopt",
-        "xsaves",
-    ];
-
-    fn find(name: &str) -> Option<&'static Feature> {
-        let at = FEATURES.binary_search_by(|feature| feature.name.cmp(name)).ok()?;
-        FEATURES.get(at)
-    }
 
     pub(super) fn knows(name: &str) -> bool {
-        UNUSED.binary_search(&name).is_ok() || find(name).is_some()
+        FEATURES.binary_search_by(|feature| feature.name.cmp(name)).is_ok()
     }
 
     /// Answers of the CPU so far: registers A, B, C, D of each leaf.
@@ -181,6 +190,8 @@ mod host {
     pub(super) struct Cpu {
         leaves: [Option<[u32; 4]>; LEAVES.len()],
         saved: Option<u64>,
+        /// Where in [`FEATURES`] the last name was found.
+        searched: usize,
     }
 
     const AVX: u32 = 1 << 28;
@@ -188,25 +199,33 @@ mod host {
 
     impl Cpu {
         pub(super) fn has(&mut self, name: &str) -> bool {
-            if UNUSED.binary_search(&name).is_ok() {
-                return true;
-            }
-            // Every CPU with BMI2 has LZCNT, which lives in a leaf of its own; a hypervisor that hides it cannot take it away.
-            let name = if name == "lzcnt" && self.bit("bmi2") { "bmi2" } else { name };
-            self.bit(name)
+            self.find(name).is_some_and(|feature| {
+                // Every CPU with BMI2 has LZCNT, which lives in a leaf of its own; a hypervisor that hides it cannot take it away.
+                let implied = name == "lzcnt" && self.leaf(L7)[1] >> 8 & 1 == 1;
+                feature.leaf == NEVER || implied || self.bit(feature)
+            })
         }
 
-        fn bit(&mut self, name: &str) -> bool {
-            find(name).is_some_and(|feature| {
-                let [a, b, c, d] = self.leaf(feature.leaf);
-                let register = match feature.register {
-                    A => a,
-                    B => b,
-                    C => c,
-                    D => d,
-                };
-                register >> feature.bit & 1 == 1 && self.state_is_saved(feature.state)
-            })
+        /// Lists of names are sorted, as the table is: the search goes on where it stopped, and starts again for a name out of order.
+        fn find(&mut self, name: &str) -> Option<&'static Feature> {
+            let rest = FEATURES
+                .get(self.searched..)
+                .filter(|rest| rest.first().is_some_and(|next| next.name <= name));
+            let (start, rest) = rest.map_or((0, FEATURES), |rest| (self.searched, rest));
+            let found = rest.iter().position(|feature| feature.name >= name)?;
+            self.searched = start.saturating_add(found);
+            FEATURES.get(self.searched).filter(|feature| feature.name == name)
+        }
+
+        fn bit(&mut self, feature: &Feature) -> bool {
+            let [a, b, c, d] = self.leaf(feature.leaf);
+            let register = match feature.register {
+                A => a,
+                B => b,
+                C => c,
+                D => d,
+            };
+            register >> feature.bit & 1 == 1 && self.state_is_saved(feature.state)
         }
 
         fn leaf(&mut self, which: usize) -> [u32; 4] {
@@ -228,11 +247,12 @@ mod host {
         }
 
         fn state_is_saved(&mut self, state: State) -> bool {
-            // XCR0: bits 1 and 2 are xmm and ymm, 5 to 7 the state of AVX-512.
+            // XCR0: bits 1 and 2 are xmm and ymm, 5 to 7 the state of AVX-512, 19 that of APX.
             let needed = match state {
                 Plain => return true,
                 Avx => 0b110,
                 Avx512 => 0b1110_0110,
+                Apx => 1 << 19,
             };
             let [_, _, c, _] = self.leaf(L1);
             if c & OSXSAVE == 0 {
@@ -261,7 +281,6 @@ mod host {
         #[test]
         fn features_are_sorted_for_the_search() {
             assert!(FEATURES.is_sorted_by(|a, b| a.name < b.name));
-            assert!(UNUSED.is_sorted());
         }
 
         #[test]
