@@ -32,3 +32,6 @@ impl Builtins {
         table.iter().find(|(symbols, _)| symbols.contains(&symbol)).map(|(_, object)| *object)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use mote_artifact::{Artifact, ModuleInfo, write};
 use super::*;
 
 /// The object that `llc-19` makes of LLVM assembly.
-fn object(assembly: &str, flags: &[&str]) -> Vec<u8> {
+pub(super) fn object(assembly: &str, flags: &[&str]) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let (input, output) = (directory.path().join("in.ll"), directory.path().join("out.o"));
     std::fs::write(&input, assembly).unwrap();
@@ -219,7 +219,7 @@ fn tools_read_the_file() {
 }
 
 /// What a tool prints; it must end well and warn of nothing.
-fn run(tool: &str, arguments: &[&str], path: &Path) -> String {
+pub(super) fn run(tool: &str, arguments: &[&str], path: &Path) -> String {
     let output = Command::new(tool).args(arguments).arg(path).stdin(Stdio::null()).output().expect(tool);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{tool}: {errors}");
