@@ -17,6 +17,9 @@ pub mod lines;
 mod load;
 mod map;
 #[cfg(feature = "write")]
+mod parts;
+mod sections;
+#[cfg(feature = "write")]
 mod tables;
 mod verify;
 pub mod view;
@@ -28,5 +31,6 @@ pub use context::{ContextLayout, ModuleCounts};
 pub use cpu::host_has;
 pub use info::ModuleInfo;
 pub use load::{Artifact, CodeLocation, LoadError};
+pub use sections::Section;
 #[cfg(feature = "write")]
 pub use write::{WriteError, write};

@@ -473,6 +473,10 @@ impl Artifact {
         &self.header
     }
 
+    pub(crate) fn std_file(&self) -> &File {
+        &self.file
+    }
+
     pub(crate) fn section(&self, span: Span) -> &[u8] {
         self.mapping.section(span).unwrap_or_default()
     }

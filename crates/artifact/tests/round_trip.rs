@@ -155,3 +155,36 @@ fn contradictions_are_not_written() {
     refuse(&|info| info.start = Some(4));
     refuse(&|info| info.thunks.truncate(1));
 }
+
+#[test]
+fn an_artifact_comes_apart_and_is_written_again() {
+    let (mut info, mut code) = (sample::info(), sample::code());
+    code.symbols.push(mote_artifact::code::CodeSymbol {
+        kind: mote_artifact::code::CodeSymbolKind::Other("memcpy".into()),
+        offset: 44,
+        size: 4,
+    });
+    let bytes = write(&info, &code).unwrap();
+    let (info_again, code_again) = Artifact::from_bytes(&bytes).unwrap().to_parts().unwrap();
+    assert_eq!(info_again, info);
+    assert_eq!(code_again, code);
+    assert_eq!(write(&info_again, &code_again).unwrap(), bytes);
+    // A snapshot: the same code, other contents.
+    info.image[0].bytes.fill(0x77);
+    let artifact = Artifact::from_bytes(&write(&info, &code_again).unwrap()).unwrap();
+    assert_eq!(artifact.to_parts().unwrap().0, info);
+}
+
+#[test]
+fn sections_are_listed() {
+    let artifact = Artifact::from_bytes(&write(&sample::info(), &sample::code()).unwrap()).unwrap();
+    let sections = artifact.sections().unwrap();
+    let names: Vec<_> = sections.iter().map(|section| &*section.name).collect();
+    assert_eq!(names[..4], [".note.mote", ".text", ".rodata", ".eh_frame"]);
+    let debug = sections.iter().find(|section| section.name == ".debug_str").unwrap();
+    assert!(!debug.loaded && debug.len == 5);
+    assert_eq!(artifact.read_section(debug).unwrap(), b"text\0");
+    let text = sections.iter().find(|section| section.name == ".text").unwrap();
+    assert!(text.loaded);
+    assert_eq!(artifact.read_section(text).unwrap(), artifact.text_bytes());
+}

@@ -1,8 +1,8 @@
 // memmove, which is memcpy as well: telling them apart would save one compare for copies of more than 128 bytes.
+//
+// No `rep movsb` at any length: on Zen 4 it takes 4 times as long as this loop from 4 KiB to 256 KiB when the addresses are not aligned
+// alike, and gains 1% at 4 MiB.
 #include "block.h"
-
-// From here on the processor's own string instruction is as fast as any loop, and uses less cache.
-#define STRING_MIN (32 << 10)
 
 // Copies [0, n) with two accesses that overlap; both are read before either is written.
 #define PAIR(type)                                       \
@@ -80,14 +80,6 @@ void *memmove(void *dst, const void *src, size_t n) {
         if (d != s) backward(d, s, n);
         return dst;
     }
-#ifdef __x86_64__
-    // Only apart: a source a little above its destination is the slow case of the instruction.
-    if (n >= STRING_MIN && (uintptr_t)s - (uintptr_t)d >= n) {
-        void *to = dst;
-        __asm__ volatile("rep movsb" : "+D"(to), "+S"(s), "+c"(n) : : "memory");
-        return dst;
-    }
-#endif
     forward(d, s, n);
     return dst;
 }

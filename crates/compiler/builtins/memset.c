@@ -1,7 +1,11 @@
 #include "block.h"
 
-// From here on the processor's own string instruction is as fast as any loop, and uses less cache.
+// From here on the processor's own string instruction is as fast as the loop (Zen 4), and reads no cache lines that it overwrites.
+#ifdef __AVX2__
 #define STRING_MIN (32 << 10)
+#else
+#define STRING_MIN (2 << 10)
+#endif
 
 // Fills [0, n) with two stores that overlap.
 #define PAIR(type, value)                                \
