@@ -117,13 +117,14 @@ impl InterruptHandle {
     /// Asks the guest to stop.
     pub fn interrupt(&self) {
         self.0.stop.store(true, Ordering::SeqCst);
-        self.0.notify_event();
         let thread = self.0.thread.load(Ordering::SeqCst);
         if thread != 0 {
             // SAFETY: a signal to a thread of this process; if that thread is gone the call fails, and if its number names
             // another one by now, its handler finds nothing that is asked of it.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
         }
+        // After the signal: a host function that sees the event has the signal's effect before it is back in the guest.
+        self.0.notify_event();
     }
 
     /// Takes the request back.

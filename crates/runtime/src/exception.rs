@@ -44,7 +44,7 @@ pub(crate) unsafe fn new(store: &mut StoreOpaque, tag: Tag, slots: *const Slot) 
     let count = canonical_types::get(tag.type_id(store)).params.len();
     let bytes = record::PAYLOAD as usize + count * SLOT_BYTES as usize;
     let layout = Layout::from_size_align(bytes, 16).map_err(|_| TrapCode::ResourceLimit)?;
-    // SAFETY: the layout is not empty; fields and payload lie inside it.
+    // SAFETY: the layout is not empty; fields and payload lie inside it; the slots are the caller's promise.
     let address = unsafe {
         let object = alloc(layout);
         if object.is_null() {
@@ -52,8 +52,12 @@ pub(crate) unsafe fn new(store: &mut StoreOpaque, tag: Tag, slots: *const Slot) 
         }
         object.add(record::TAG as usize).cast::<u64>().write(tag.word());
         object.add(record::ESCAPED as usize).cast::<u64>().write(0);
-        let payload = object.add(record::PAYLOAD as usize).cast::<Slot>();
-        payload.copy_from_nonoverlapping(slots, count);
+        // Without a payload there need not be slots.
+        if count > 0 {
+            // Generated code's slots need not be aligned.
+            let payload = object.add(record::PAYLOAD as usize);
+            payload.copy_from_nonoverlapping(slots.cast(), count * SLOT_BYTES as usize);
+        }
         object as u64
     };
     store.exceptions.alive.insert(address, layout);

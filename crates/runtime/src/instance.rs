@@ -23,6 +23,7 @@ use crate::linker::Item;
 use crate::mapping::{self, Mapping};
 use crate::memory::{self, Memory, MemoryDef, MemoryEntity, MemoryError, Place, Shared, Space};
 use crate::module::{ExternType, Module};
+use crate::reset::Checkpoint;
 use crate::store::{AsStore, StoreId, StoreOpaque};
 use crate::table::{self, Elements, Table, TableDef, TableEntity, TableError};
 use crate::tag::Tag;
@@ -199,6 +200,7 @@ pub(crate) struct InstanceData {
     /// Element segments that `table.init` sees as empty.
     pub(crate) dropped_elements: Vec<bool>,
     exported_memory: Option<Memory>,
+    pub(crate) checkpoint: Option<Checkpoint>,
 }
 
 /// An instance of a module in a store.
@@ -268,13 +270,17 @@ impl Instance {
 
     /// # Panics
     /// When the instance belongs to another store.
-    pub(crate) fn get<'a>(&self, store: &'a StoreOpaque) -> &'a InstanceData {
+    pub(crate) fn pointer(&self, store: &StoreOpaque) -> NonNull<InstanceData> {
         assert!(self.store == store.id, "instance of another store");
         match store.instances.get(self.index as usize) {
-            // SAFETY: instances live as long as their store.
-            Some(instance) => unsafe { instance.as_ref() },
+            Some(instance) => *instance,
             None => unreachable!("an instance handle names an instance of its store"),
         }
+    }
+
+    pub(crate) fn get<'a>(&self, store: &'a StoreOpaque) -> &'a InstanceData {
+        // SAFETY: instances live as long as their store.
+        unsafe { self.pointer(store).as_ref() }
     }
 
     /// Its module.
@@ -366,6 +372,7 @@ fn allocate(
         dropped_data: vec![false; artifact.data().len()],
         dropped_elements: vec![false; artifact.elements().len()],
         exported_memory: None,
+        checkpoint: None,
     };
     // From here on the store owns it: funcrefs in imported tables may come to name it whatever happens next.
     let pointer = NonNull::from(Box::leak(Box::new(data)));

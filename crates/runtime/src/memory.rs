@@ -155,6 +155,22 @@ impl SharedMemory {
     pub fn byte_len(&self) -> u64 {
         self.0.def.byte_len.load(Ordering::Acquire)
     }
+
+    /// Copies bytes out of the memory; other threads may change them meanwhile.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryAccessError> {
+        let from = self.0.checked(address, to.len() as u64)?;
+        // SAFETY: the bytes are inside the memory, and machine code may copy what others change.
+        unsafe { crate::arch::copy_bytes(to.as_mut_ptr(), from, to.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes into the memory.
+    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryAccessError> {
+        let to = self.0.checked(address, from.len() as u64)?;
+        // SAFETY: as in `read`.
+        unsafe { crate::arch::copy_bytes(to, from.as_ptr(), from.len()) };
+        Ok(())
+    }
 }
 
 impl Shared {
@@ -163,6 +179,22 @@ impl Shared {
         let space = Space::reserve(&ty, initial, maximum)?;
         let def = MemoryDef { base: space.base(), byte_len: AtomicU64::new(initial) };
         Ok(Self { def, ty, maximum, growing: std::sync::Mutex::new(()), space })
+    }
+
+    fn checked(&self, address: u64, len: u64) -> Result<*mut u8, MemoryAccessError> {
+        self.def.checked(address, len)
+    }
+}
+
+impl MemoryDef {
+    /// The address of `len` bytes that lie inside the memory.
+    fn checked(&self, address: u64, len: u64) -> Result<*mut u8, MemoryAccessError> {
+        let inside = address.checked_add(len).is_some_and(|end| end <= self.byte_len.load(Ordering::Acquire));
+        if inside {
+            Ok(self.base.wrapping_add(address as usize))
+        } else {
+            Err(MemoryAccessError { address, len })
+        }
     }
 }
 
@@ -216,11 +248,7 @@ impl MemoryEntity {
 
     /// The address of `len` bytes that lie inside the memory.
     pub(crate) fn checked(&self, address: u64, len: u64) -> Result<*mut u8, MemoryAccessError> {
-        match address.checked_add(len) {
-            // SAFETY: the address is inside the memory.
-            Some(end) if end <= self.byte_len() => Ok(unsafe { self.def().base.add(address as usize) }),
-            _ => Err(MemoryAccessError { address, len }),
-        }
+        self.def().checked(address, len)
     }
 }
 

@@ -136,6 +136,15 @@ impl TableEntity {
         }
         Some(old)
     }
+
+    /// Back to these elements; there are at most as many as there have been.
+    pub(crate) fn set_words(&mut self, words: &[u64]) {
+        // Elements behind the new length are null again, the first of them at once: it is the one that generated code reads.
+        self.words_mut().fill(0);
+        // SAFETY: as in `grow`.
+        unsafe { self.def.as_mut() }.len = words.len() as u64;
+        self.words_mut().copy_from_slice(words);
+    }
 }
 
 impl Drop for TableEntity {
