@@ -6,9 +6,10 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::NonNull;
 
+use inkwell::data_layout::DataLayout;
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use inkwell::module::Module;
-use inkwell::targets::TargetTriple;
+use inkwell::targets::{TargetData, TargetTriple};
 
 use crate::{CompileError, OptLevel};
 
@@ -16,6 +17,7 @@ use crate::{CompileError, OptLevel};
 pub(crate) struct Target {
     raw: NonNull<RawTarget>,
     triple: TargetTriple,
+    data_layout: String,
     cpu: String,
     features: String,
     enabled_features: Vec<String>,
@@ -42,6 +44,7 @@ impl Target {
         Ok(Self {
             raw,
             triple: TargetTriple::create(&text(mote_target_triple)),
+            data_layout: text(mote_target_data_layout),
             cpu: text(mote_target_cpu),
             features: text(mote_target_features),
             enabled_features: text(mote_target_enabled_features)
@@ -65,6 +68,11 @@ impl Target {
     /// The instruction set features that the CPU has, sorted.
     pub(crate) fn enabled_features(&self) -> &[String] {
         &self.enabled_features
+    }
+
+    /// Sizes and alignments of types: modules need it before the first instruction is built.
+    pub(crate) fn data_layout(&self) -> DataLayout {
+        TargetData::create(&self.data_layout).get_data_layout()
     }
 
     /// The triple.
@@ -192,6 +200,7 @@ unsafe extern "C" {
     fn mote_target_dispose(target: *mut RawTarget);
     fn mote_target_cpu(target: *const RawTarget) -> *const c_char;
     fn mote_target_features(target: *const RawTarget) -> *const c_char;
+    fn mote_target_data_layout(target: *const RawTarget) -> *const c_char;
     fn mote_target_enabled_features(target: *const RawTarget) -> *const c_char;
     fn mote_target_triple(target: *const RawTarget) -> *const c_char;
     fn mote_optimize(

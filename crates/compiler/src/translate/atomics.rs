@@ -3,7 +3,7 @@
 //! All are sequentially consistent. The alignment of the effective address is checked first; bounds are as for plain accesses.
 
 use inkwell::types::IntType;
-use inkwell::values::{BasicValue, IntValue, PointerValue};
+use inkwell::values::{BasicValue, InstructionValue, IntValue, PointerValue};
 use inkwell::{AtomicOrdering, AtomicRMWBinOp, IntPredicate};
 use mote_artifact::abi::{Builtin, TrapCode};
 use wasmparser::{MemArg, Operator};
@@ -139,9 +139,7 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
         let address = self.pop_aligned(memarg, ty)?;
         let value = self.builder.build_load(ty, address, "")?.into_int_value();
         if let Some(load) = value.as_instruction_value() {
-            load.set_atomic_ordering(AtomicOrdering::SequentiallyConsistent)
-                .map_err(|error| CompileError::internal(error.to_string()))?;
-            self.unit.tag(load, Region::Memory)?;
+            self.make_atomic(load, ty)?;
         }
         self.push_widened(value, result)
     }
@@ -168,10 +166,16 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
         let value = self.narrowed(value, ty)?;
         let address = self.pop_aligned(memarg, ty)?;
         let store = self.builder.build_store(address, value)?;
-        store
+        self.make_atomic(store, ty)
+    }
+
+    /// An access that is not known to be aligned would become a call into a library.
+    fn make_atomic(&mut self, access: InstructionValue<'ctx>, ty: IntType<'ctx>) -> Result<(), CompileError> {
+        access
             .set_atomic_ordering(AtomicOrdering::SequentiallyConsistent)
+            .and_then(|()| access.set_alignment(ty.get_bit_width() / 8))
             .map_err(|error| CompileError::internal(error.to_string()))?;
-        self.unit.tag(store, Region::Memory)
+        self.unit.tag(access, Region::Memory)
     }
 
     fn atomic_rmw(

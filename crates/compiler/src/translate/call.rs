@@ -292,7 +292,9 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
         let slots = self.entry.build_alloca(self.shapes.i128.array_type(room), "")?;
         // Not the type's own: that is 8 while the module has no data layout yet.
         if let Some(alloca) = slots.as_instruction() {
-            alloca.set_alignment(SLOT_BYTES as u32).map_err(|error| CompileError::internal(error.to_string()))?;
+            alloca
+                .set_alignment(SLOT_BYTES as u32)
+                .map_err(|error| CompileError::internal(error.to_string()))?;
         }
         self.slots.push((count, slots));
         Ok(slots)

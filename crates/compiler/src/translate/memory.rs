@@ -270,6 +270,7 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
             // Another thread may grow the memory.
             if let Some(load) = len.as_instruction_value() {
                 load.set_atomic_ordering(inkwell::AtomicOrdering::Acquire)
+                    .and_then(|()| load.set_alignment(8))
                     .map_err(|error| CompileError::internal(error.to_string()))?;
             }
         }

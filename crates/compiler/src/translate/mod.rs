@@ -127,6 +127,7 @@ impl<'a, 'ctx> Unit<'a, 'ctx> {
     ) -> Self {
         let module = context.create_module(name);
         module.set_triple(target.triple());
+        module.set_data_layout(&target.data_layout());
         let lines = LineTable::new(context, &module, &parsed.info.name);
         let root = context.metadata_node(&[context.metadata_string("mote").into()]);
         let zero = context.i64_type().const_zero();

@@ -63,6 +63,18 @@ fn shared_memories_are_read_through_freeze() {
 }
 
 #[test]
+fn atomic_accesses_are_known_to_be_aligned() {
+    let ir = ir(
+        "(module (memory i64 1 1 shared) (func (result i64) (i64.atomic.store (i64.const 0) (i64.const 1))
+       (drop (memory.size)) (i64.atomic.load (i64.const 0))))",
+    );
+    for line in ir.lines().filter(|line| line.contains("seq_cst") || line.contains("acquire")) {
+        assert!(line.contains("align 8"), "{line}");
+    }
+    assert!(ir.contains("load atomic i64") && ir.contains("store atomic i64"), "{ir}");
+}
+
+#[test]
 fn constants_that_llvm_would_fold_away_are_hidden() {
     let ir = ir("(module (func (param f32) (result f32) (f32.mul (local.get 0) (f32.const 1))))");
     assert!(ir.contains("@llvm.arithmetic.fence.f32(float 1.0"));
