@@ -8,6 +8,8 @@
     reason = "tests fail loudly"
 )]
 
+#[path = "guests/compiled.rs"]
+mod compiled;
 #[path = "guests/interpreter.rs"]
 mod interpreter;
 
@@ -27,9 +29,16 @@ enum End {
     Trap,
 }
 
-type Engine = fn(&[u8], WasiCtx) -> End;
+type Engine = fn(&Program, WasiCtx) -> End;
 
-const ENGINES: [(&str, Engine); 1] = [("wasmi", interpreter::run)];
+const ENGINES: [(&str, Engine); 2] = [("mote", compiled::run), ("wasmi", interpreter::run)];
+
+/// A program of `tests/guests`, made ready for the engines.
+struct Program {
+    source: &'static str,
+    wasm: Vec<u8>,
+    module: mote_runtime::Module,
+}
 
 /// Compiles a program of `tests/guests` to wasm.
 fn compile(source: &str) -> Vec<u8> {
@@ -59,25 +68,32 @@ struct Run {
     stderr: String,
 }
 
-/// Runs a program on each engine with a fresh directory as `/` and another, read-only, as `/ro`.
-fn run(source: &str, stdin: &str, configure: impl Fn(&mut WasiCtxBuilder), check: impl Fn(Run)) {
-    let wasm = compile(source);
-    for (name, engine) in ENGINES {
-        eprintln!("{source} on {name}");
-        let (root, fixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        std::fs::write(fixed.path().join("fixed"), b"fixed").unwrap();
-        let (stdout, stderr) = (OutputPipe::new(1 << 20), OutputPipe::new(1 << 20));
-        let mut builder = WasiCtxBuilder::new();
-        builder.preopen(root.path(), "/", false).preopen(fixed.path(), "/ro", true);
-        builder.stdin(Stdio::Input(InputPipe::new(stdin)));
-        builder.stdout(Stdio::Output(stdout.clone())).stderr(Stdio::Output(stderr.clone()));
-        builder.limits(Limits { descriptors: 100, ..Limits::default() });
-        configure(&mut builder);
-        let end = engine(&wasm, builder.build().unwrap());
-        let text = |pipe: OutputPipe| String::from_utf8(pipe.contents()).unwrap();
-        let run = Run { end, stdout: text(stdout), stderr: text(stderr) };
-        eprint!("{}", run.stderr);
-        check(run);
+impl Program {
+    fn new(source: &'static str) -> Program {
+        let wasm = compile(source);
+        let module = compiled::module(&wasm);
+        Program { source, wasm, module }
+    }
+
+    /// Runs it on each engine with a fresh directory as `/` and another, read-only, as `/ro`.
+    fn run(&self, stdin: &str, configure: impl Fn(&mut WasiCtxBuilder), check: impl Fn(Run)) {
+        for (name, engine) in ENGINES {
+            eprintln!("{} on {name}", self.source);
+            let (root, fixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            std::fs::write(fixed.path().join("fixed"), b"fixed").unwrap();
+            let (stdout, stderr) = (OutputPipe::new(1 << 20), OutputPipe::new(1 << 20));
+            let mut builder = WasiCtxBuilder::new();
+            builder.preopen(root.path(), "/", false).preopen(fixed.path(), "/ro", true);
+            builder.stdin(Stdio::Input(InputPipe::new(stdin)));
+            builder.stdout(Stdio::Output(stdout.clone())).stderr(Stdio::Output(stderr.clone()));
+            builder.limits(Limits { descriptors: 100, ..Limits::default() });
+            configure(&mut builder);
+            let end = engine(self, builder.build().unwrap());
+            let text = |pipe: OutputPipe| String::from_utf8(pipe.contents()).unwrap();
+            let run = Run { end, stdout: text(stdout), stderr: text(stderr) };
+            eprint!("{}", run.stderr);
+            check(run);
+        }
     }
 }
 
@@ -87,7 +103,7 @@ fn strings_and_streams() {
         builder.arg("strings.wasm").arg("one two").arg("").arg("ä");
         builder.env("HOME", "/home/guest").env("EMPTY", "");
     };
-    run("strings.c", "first line\nlast line", configure, |run| {
+    Program::new("strings.c").run("first line\nlast line", configure, |run| {
         assert_eq!(run.end, End::Exit(42));
         let expected: String = (0..5000).map(|number| format!("{number}\n")).collect();
         assert!(run.stdout == expected);
@@ -97,8 +113,7 @@ fn strings_and_streams() {
 
 #[test]
 fn files() {
-    run(
-        "files.c",
+    Program::new("files.c").run(
         "",
         |_| {},
         |run| {
@@ -109,8 +124,7 @@ fn files() {
 
 #[test]
 fn directories() {
-    run(
-        "directories.c",
+    Program::new("directories.c").run(
         "",
         |_| {},
         |run| {
@@ -124,13 +138,14 @@ fn rust_standard_library() {
     let configure = |builder: &mut WasiCtxBuilder| {
         builder.arg("std.wasm").arg("argument").env("KEY", "value");
     };
-    run("std.rs", "in\nput\n", configure, |run| {
+    Program::new("std.rs").run("in\nput\n", configure, |run| {
         assert_eq!((run.end, &*run.stdout), (End::Exit(9), "std ok\n"));
     });
 }
 
 #[test]
 fn ends() {
+    let program = Program::new("ends.c");
     for (argument, end, stdout) in [
         ("exit", End::Exit(7), "atexit\n"),
         ("_exit", End::Exit(3), ""),
@@ -140,7 +155,7 @@ fn ends() {
         let configure = |builder: &mut WasiCtxBuilder| {
             builder.arg("ends").arg(argument);
         };
-        run("ends.c", "", configure, |run| {
+        program.run("", configure, |run| {
             assert_eq!(run.end, end, "{argument}");
             assert_eq!(run.stdout, stdout);
         });
@@ -149,6 +164,7 @@ fn ends() {
 
 #[test]
 fn a_waiting_guest_is_interrupted() {
+    let program = Program::new("ends.c");
     for argument in ["sleep", "read"] {
         let (reader, _writer) = std::io::pipe().unwrap();
         let configure = |builder: &mut WasiCtxBuilder| {
@@ -160,7 +176,7 @@ fn a_waiting_guest_is_interrupted() {
                 interrupt.raise();
             });
         };
-        run("ends.c", "", configure, |run| assert_eq!(run.end, End::Interrupted));
+        program.run("", configure, |run| assert_eq!(run.end, End::Interrupted));
     }
 }
 
@@ -180,7 +196,7 @@ fn clocks_and_polling() {
             }
         });
     };
-    run("clocks.c", "", configure, |run| {
+    Program::new("clocks.c").run("", configure, |run| {
         assert_eq!((run.end, &*run.stdout), (End::Exit(0), "clocks ok\n"));
     });
 }
@@ -209,5 +225,18 @@ fn a_server_on_a_preopened_socket() {
             }
         });
     };
-    run("server.c", "", configure, |run| assert_eq!(run.end, End::Exit(0)));
+    Program::new("server.c").run("", configure, |run| assert_eq!(run.end, End::Exit(0)));
+}
+
+#[test]
+fn a_deadline_ends_a_guest_that_waits_or_computes() {
+    let program = Program::new("ends.c");
+    for argument in ["sleep", "spin"] {
+        let mut builder = WasiCtxBuilder::new();
+        builder.arg("ends").arg(argument);
+        let start = std::time::Instant::now();
+        let end = compiled::run_until(&program, builder.build().unwrap(), Some(Duration::from_millis(50)));
+        assert_eq!(end, End::Interrupted, "{argument}");
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
 }

@@ -15,6 +15,9 @@ int main(int argc, char **argv) {
         __builtin_trap();
     if (!strcmp(argv[1], "sleep"))
         sleep(1000000);
+    if (!strcmp(argv[1], "spin"))
+        for (volatile int turns = 0;; turns++)
+            ;
     if (!strcmp(argv[1], "read"))
         return (int)read(0, argv[1], 1);
     return 3;

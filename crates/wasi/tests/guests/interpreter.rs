@@ -3,7 +3,7 @@
 use mote_wasi::{Abi, Error, GuestMemory, WasiCtx};
 use wasmi::{Caller, Engine, ExternType, Linker, Module, Store, Val};
 
-use crate::End;
+use crate::{End, Program};
 
 struct Memory<'m>(&'m mut [u8]);
 
@@ -37,9 +37,9 @@ impl std::fmt::Display for Left {
 
 impl wasmi::errors::HostError for Left {}
 
-pub fn run(wasm: &[u8], ctx: WasiCtx) -> End {
+pub fn run(program: &Program, ctx: WasiCtx) -> End {
     let engine = Engine::default();
-    let module = Module::new(&engine, wasm).unwrap();
+    let module = Module::new(&engine, &program.wasm).unwrap();
     let mut store = Store::new(&engine, ctx);
     let mut linker = Linker::new(&engine);
     for import in module.imports() {
