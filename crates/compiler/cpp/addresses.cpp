@@ -40,6 +40,8 @@ namespace {
 constexpr unsigned MaxLoopInstructions = 250;
 constexpr unsigned MaxClonedInstructions = 3000;
 constexpr unsigned MaxSums = 16;
+// Instructions of a loop that fills memory through a pointer it reloads, unrolled by clang.
+constexpr unsigned MaxSlotLoop = 60;
 constexpr unsigned MaxChecks = 24;
 
 // Sums with the same step whose starts differ by constants: they become one 64-bit recurrence, so that their accesses are
@@ -437,6 +439,35 @@ private:
 };
 
 } // namespace
+
+PreservedAnalyses SlotLoopPass::run(Loop &loop, LoopAnalysisManager &, LoopStandardAnalysisResults &, LPMUpdater &) {
+    BasicBlock *block = loop.getHeader();
+    if (!loop.isInnermost() || loop.getNumBlocks() != 1 || block->size() > MaxSlotLoop)
+        return PreservedAnalyses::all();
+    for (Instruction &instruction : *block) {
+        auto *store = dyn_cast<StoreInst>(&instruction);
+        if (!store || !store->getValueOperand()->getType()->isIntegerTy(8) || !isGuestAccess(*store))
+            continue;
+        // gep base, zext(load(slot) + i), perhaps with constants on the way
+        Value *pointer = store->getPointerOperand();
+        for (unsigned steps = 0; steps < 8; ++steps) {
+            auto *step = dyn_cast<Instruction>(pointer);
+            if (auto *load = dyn_cast_or_null<LoadInst>(step); load && loop.isLoopInvariant(load->getPointerOperand())) {
+                addStringMetadataToLoop(&loop, "llvm.loop.unroll.disable", 1);
+                return PreservedAnalyses::all();
+            }
+            if (!step || isa<PHINode>(step) || step->getNumOperands() == 0)
+                break;
+            // The sum's other side is the counter.
+            unsigned operand = step->getNumOperands() > 1 && isa<GetElementPtrInst>(step) &&
+                               loop.isLoopInvariant(step->getOperand(0));
+            if (step->getOpcode() == Instruction::Add && isa<PHINode>(step->getOperand(0)))
+                operand = 1;
+            pointer = step->getOperand(operand);
+        }
+    }
+    return PreservedAnalyses::all();
+}
 
 PreservedAnalyses AddressPass::run(Function &function, FunctionAnalysisManager &analyses) {
     if (function.hasFnAttribute(TierAttribute) || function.hasOptSize())

@@ -22,7 +22,6 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/Scalar/LoopIdiomRecognize.h"
-#include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
@@ -121,6 +120,7 @@ void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int 
     passes.addPass(mote::WitnessPass(statistics));
     if (level < 3)
         return;
+    passes.addPass(mote::ArithmeticPass(statistics));
     passes.addPass(mote::LimbProductsPass());
     passes.addPass(mote::AddressPass(statistics));
     passes.addPass(createFunctionToLoopPassAdaptor(LoopIdiomRecognizePass()));
@@ -221,6 +221,10 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
     builder.registerVectorizerStartEPCallback([&](FunctionPassManager &functions, OptimizationLevel) {
         addMotePasses(functions, statistics, level);
     });
+    builder.registerLateLoopOptimizationsEPCallback([&](LoopPassManager &loops, OptimizationLevel) {
+        if (level == 3)
+            loops.addPass(mote::SlotLoopPass());
+    });
     builder.registerPipelineParsingCallback(
         [&](StringRef name, ModulePassManager &modules, ArrayRef<PassBuilder::PipelineElement>) {
             if (name != "mote-prepare")
@@ -234,6 +238,8 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
                 functions.addPass(mote::WitnessPass(statistics));
             else if (name == "mote-limb-products")
                 functions.addPass(mote::LimbProductsPass());
+            else if (name == "mote-arithmetic")
+                functions.addPass(mote::ArithmeticPass(statistics));
             else if (name == "mote-addresses")
                 functions.addPass(mote::AddressPass(statistics));
             else

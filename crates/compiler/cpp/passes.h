@@ -14,6 +14,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/IR/PassManager.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
 
 #include "mote.h"
 
@@ -53,6 +54,23 @@ private:
 class LimbProductsPass : public llvm::PassInfoMixin<LimbProductsPass> {
 public:
     llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+};
+
+// One multiplication for what wasm code spells out.
+class ArithmeticPass : public llvm::PassInfoMixin<ArithmeticPass> {
+public:
+    explicit ArithmeticPass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+
+private:
+    MoteStatistics *Statistics;
+};
+
+// Keeps the unroller away from loops that AddressPass makes a memset of.
+class SlotLoopPass : public llvm::PassInfoMixin<SlotLoopPass> {
+public:
+    llvm::PreservedAnalyses run(llvm::Loop &loop, llvm::LoopAnalysisManager &analyses,
+                                llvm::LoopStandardAnalysisResults &results, llvm::LPMUpdater &updater);
 };
 
 // Gives innermost loops a version whose addresses are 64-bit recurrences.

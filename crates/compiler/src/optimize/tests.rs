@@ -334,3 +334,112 @@ fn vector_limb_products_equal_scalar_ones() {
         assert_eq!(scalar, vector);
     }
 }
+
+/// Runs `f(a, b, out)` of `text`, before and after `mote-arithmetic`, on numbers with carries of every kind.
+fn multiplications_agree(text: &str, idioms: u64, wanted: &str, unwanted: &str) {
+    type Function = unsafe extern "C" fn(u64, u64, *mut u64);
+    let text = format!("{text}{METADATA}");
+    let contexts = [Context::create(), Context::create()];
+    let target = Target::new(None).unwrap();
+    let engines = ["instcombine", "function(instcombine,mote-arithmetic,adce)"].map(|passes| {
+        let context = &contexts[usize::from(passes != "instcombine")];
+        let buffer = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "test.ll");
+        let module = context.create_module_from_ir(buffer).unwrap();
+        let statistics = optimize(&module, &target, OptLevel::O3, Some(passes)).unwrap();
+        module.verify().unwrap();
+        if passes != "instcombine" {
+            let ir = module.to_string();
+            assert_eq!(statistics.idioms, idioms, "{ir}");
+            assert!(ir.contains(wanted) && !ir.contains(unwanted), "{ir}");
+        }
+        module.create_jit_execution_engine(inkwell::OptimizationLevel::None).unwrap()
+    });
+    let mut numbers: Vec<u64> =
+        vec![0, 1, 2, 0xffff_ffff, 1 << 32, (1 << 32) + 1, u64::MAX, u64::MAX << 32, 1 << 63];
+    let mut state = 7u64;
+    for _ in 0..100 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        numbers.push(state ^ (state >> 31));
+    }
+    for &a in &numbers {
+        for &b in &numbers {
+            let [before, after] = engines.each_ref().map(|engine| {
+                let mut out = [0u64; 2];
+                // SAFETY: `f` has this signature and writes two words.
+                unsafe { engine.get_function::<Function>("f").unwrap().call(a, b, out.as_mut_ptr()) };
+                out
+            });
+            assert_eq!(before, after, "{a:#x} {b:#x}");
+        }
+    }
+}
+
+const HALVES: &str = "
+    %al = and i64 %a, 4294967295
+    %ah = lshr i64 %a, 32
+    %bl = and i64 %b, 4294967295
+    %bh = lshr i64 %b, 32
+    %ll = mul i64 %al, %bl
+    %hl = mul i64 %ah, %bl
+    %lh = mul i64 %al, %bh
+    %hh = mul i64 %ah, %bh
+    %llh = lshr i64 %ll, 32";
+
+#[test]
+fn a_product_put_together_from_halves_is_one_multiplication() {
+    let multi3 = format!(
+        "define void @f(i64 %a, i64 %b, ptr %out) {{
+           {HALVES}
+           %t = add i64 %llh, %hl
+           %th = lshr i64 %t, 32
+           %tl = and i64 %t, 4294967295
+           %u = add i64 %tl, %lh
+           %uh = lshr i64 %u, 32
+           %us = shl i64 %u, 32
+           %lll = and i64 %ll, 4294967295
+           %low = or i64 %us, %lll
+           %s1 = add i64 %th, %hh
+           %s2 = add i64 %s1, 42
+           %high = add i64 %s2, %uh
+           store i64 %low, ptr %out, align 1
+           %next = getelementptr i8, ptr %out, i64 8
+           store i64 %high, ptr %next, align 1
+           ret void
+         }}"
+    );
+    multiplications_agree(&multi3, 1, "mul nuw i128", "shl");
+    let with_carry = format!(
+        "define void @f(i64 %a, i64 %b, ptr %out) {{
+           {HALVES}
+           %x = and i64 %hl, 4294967295
+           %y = and i64 %lh, 4294967295
+           %c1 = add i64 %x, %llh
+           %c = add i64 %c1, %y
+           %ch = lshr i64 %c, 32
+           %p = lshr i64 %hl, 32
+           %q = lshr i64 %lh, 32
+           %s1 = add i64 %p, %hh
+           %s2 = add i64 %s1, %q
+           %high = add i64 %s2, %ch
+           store i64 %high, ptr %out, align 1
+           ret void
+         }}"
+    );
+    multiplications_agree(&with_carry, 1, "mul nuw i128", "lshr i64");
+    // One product too many of the same halves: not a high half.
+    let other = with_carry.replace("%lh = mul i64 %al, %bh", "%lh = mul i64 %ah, %bl");
+    multiplications_agree(&other, 0, "mul", "i128");
+}
+
+#[test]
+fn a_shifted_mask_goes_behind_the_multiplication() {
+    let text = "define void @f(i64 %a, i64 %b, ptr %out) {
+        %s = shl i64 %a, 1
+        %m = and i64 %s, 8589934590
+        %y = and i64 %b, 4294967295
+        %p = mul i64 %m, %y
+        store i64 %p, ptr %out, align 1
+        ret void
+      }";
+    multiplications_agree(text, 1, "4294967295", "8589934590");
+}
