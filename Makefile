@@ -6,8 +6,6 @@ export CARGO_TARGET_DIR ?= $(MOTE_CACHE)/target
 # rustup's own place, for shells that have not read its environment file.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-MUSL := x86_64-unknown-linux-musl
-
 .DEFAULT_GOAL := help
 .PHONY: help setup build corpus run run-everything test fmt lint unit bench bench-start bench-compile clean
 
@@ -17,12 +15,11 @@ help: ## list these targets
 setup: ## install what is missing: Debian packages, Rust targets
 	@scripts/setup
 
+# Two checkouts may share CARGO_TARGET_DIR: the lock keeps one from installing what the other built. A program that did not change
+# keeps its file, and with it what the store knows about it.
 build: setup ## build the programs into bin/
-	cargo build --release --locked -p mote-compiler --bin mote-compile
-	cargo build --release --locked -p mote --bin mote --target $(MUSL)
-	@mkdir -p bin
-	@install -m 755 $(CARGO_TARGET_DIR)/release/mote-compile bin/mote-compile
-	@install -m 755 $(CARGO_TARGET_DIR)/$(MUSL)/release/mote bin/mote
+	@mkdir -p bin $(CARGO_TARGET_DIR)
+	@flock $(CARGO_TARGET_DIR)/.mote-build.lock scripts/build-programs
 
 corpus: setup ## fetch and compile the programs of tests/corpus
 	@scripts/corpus all
