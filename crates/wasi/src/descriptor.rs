@@ -142,15 +142,15 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Reading or writing a descriptor that is not open for it is EBADF, as programs expect; every other right that is not
-    /// there is ENOTCAPABLE, or EROFS where the reason is a read-only preopen.
+    /// Reading, writing, cutting or growing through a descriptor that is not open for it is EBADF, as programs expect; every
+    /// other right that is not there is ENOTCAPABLE, or EROFS where the reason is a read-only preopen.
     pub fn require(&self, wanted: u64) -> Result<(), Errno> {
         let missing = wanted & !self.rights();
         if missing == 0 {
             Ok(())
         } else if self.readonly && missing & rights::MODIFY != 0 && self.filetype == Filetype::Directory {
             Err(Errno::Rofs)
-        } else if missing & (rights::FD_READ | rights::FD_WRITE) != 0 {
+        } else if missing & rights::ACCESS != 0 {
             Err(Errno::Badf)
         } else {
             Err(Errno::NotCapable)

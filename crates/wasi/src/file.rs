@@ -436,10 +436,9 @@ pub(crate) fn opened(
     use crate::descriptor::{HostFd, Waiting, filetype};
     let stat = rustix::fs::fstat(&fd)?;
     let kind = filetype(&fd, &stat);
-    let transfer = rights::FD_READ | rights::FD_WRITE | rights::FD_ALLOCATE | rights::FD_FILESTAT_SET_SIZE;
     // Which of reading and writing was asked for decides how a file is open. Everything else is granted, whatever was asked:
     // programs rely on it.
-    let granted = |applicable: u64| applicable & (asked | !transfer) & parent.inheriting();
+    let granted = |applicable: u64| applicable & (asked | !rights::ACCESS) & parent.inheriting();
     let mut descriptor = match kind {
         Filetype::Directory => {
             return Ok(Descriptor::directory(fd, parent.readonly, parent.inheriting(), flags));

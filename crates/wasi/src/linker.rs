@@ -1,8 +1,8 @@
 //! The functions as imports of a module: `wasi_snapshot_preview1`, and the older `wasi_unstable`.
 
-use mote_runtime::{Caller, HostError, IntoHostFunc, Linker, TrapCode};
+use mote_runtime::{Caller, HostError, IntoHostFunc, Linker, SharedMemory, TrapCode};
 
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, OutOfBounds};
 use crate::witx::Abi;
 use crate::{Error, WasiCtx};
 
@@ -61,7 +61,10 @@ fn with_memory<T: 'static>(
     })?;
     match memory.data_and_store_mut(&mut caller) {
         Some((bytes, data)) => finish(call(get(data), &mut Plain(bytes))),
-        None => Err(HostError::message("WASI functions on a shared memory are not available yet")),
+        None => {
+            let shared = memory.to_shared(&caller).ok_or_else(|| HostError::message("the memory is gone"))?;
+            finish(call(get(caller.data_mut()), &mut Shared(shared)))
+        }
     }
 }
 
@@ -93,11 +96,11 @@ impl GuestMemory for Plain<'_> {
         self.0.byte_len()
     }
 
-    fn read(&self, address: u32, into: &mut [u8]) -> Result<(), crate::OutOfBounds> {
+    fn read(&self, address: u32, into: &mut [u8]) -> Result<(), OutOfBounds> {
         self.0.read(address, into)
     }
 
-    fn write(&mut self, address: u32, from: &[u8]) -> Result<(), crate::OutOfBounds> {
+    fn write(&mut self, address: u32, from: &[u8]) -> Result<(), OutOfBounds> {
         self.0.write(address, from)
     }
 
@@ -107,6 +110,31 @@ impl GuestMemory for Plain<'_> {
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         Some(self.0)
+    }
+}
+
+/// A memory that other threads read and write meanwhile.
+struct Shared(SharedMemory);
+
+impl GuestMemory for Shared {
+    fn byte_len(&self) -> u64 {
+        self.0.byte_len()
+    }
+
+    fn read(&self, address: u32, into: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.0.read(address.into(), into).map_err(|_| OutOfBounds)
+    }
+
+    fn write(&mut self, address: u32, from: &[u8]) -> Result<(), OutOfBounds> {
+        self.0.write(address.into(), from).map_err(|_| OutOfBounds)
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
     }
 }
 

@@ -54,7 +54,7 @@ impl WasiCtx {
         if rights_base & rights::FD_WRITE & !parent.inheriting() != 0 {
             return Err(Errno::NotCapable.into());
         }
-        let writing = rights::FD_WRITE | rights::FD_ALLOCATE | rights::FD_FILESTAT_SET_SIZE;
+        let writing = rights::ACCESS & !rights::FD_READ;
         let directory = oflags & oflags::DIRECTORY != 0;
         let write = rights_base & writing != 0 && !directory;
         let read = rights_base & rights::FD_READ != 0;

@@ -51,6 +51,9 @@ pub mod rights {
     /// Every right there is.
     pub const ALL: u64 = (1 << 30) - 1;
 
+    /// What depends on whether a file is open for reading or writing.
+    pub const ACCESS: u64 = FD_READ | FD_WRITE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE;
+
     /// What changes a file or directory; a read-only preopen gives none of it.
     pub const MODIFY: u64 = FD_WRITE
         | FD_ALLOCATE

@@ -240,3 +240,34 @@ fn a_deadline_ends_a_guest_that_waits_or_computes() {
         assert!(start.elapsed() < Duration::from_secs(20));
     }
 }
+
+/// Writes what `random_get` and `args_get` gave from and to a memory, then exits with what `fd_write` returned.
+const MEMORY: &str = r#"(module
+    (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_unstable" "args_get" (func $args_get (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+    (memory (export "memory") MEMORY)
+    (func (export "_start")
+        (drop (call $args_get (i32.const 64) (i32.const 128)))
+        (i32.store (i32.const 0) (i32.load (i32.const 64)))
+        (i32.store (i32.const 4) (i32.const 5))
+        (call $proc_exit (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 16)))))"#;
+
+#[test]
+fn shared_memories_work_as_well_and_a_missing_one_is_said() {
+    for memory in ["1 1", "1 2 shared"] {
+        let wasm = wat::parse_str(MEMORY.replace("MEMORY", memory)).unwrap();
+        let module = compiled::module(&wasm);
+        let program = Program { source: "memory.wat", wasm, module };
+        let stdout = OutputPipe::new(100);
+        let mut builder = WasiCtxBuilder::new();
+        builder.arg("hello").stdout(Stdio::Output(stdout.clone()));
+        assert_eq!(compiled::run(&program, builder.build().unwrap()), End::Exit(0), "{memory}");
+        assert_eq!(stdout.contents(), b"hello", "{memory}");
+    }
+    let text = MEMORY.replace("(export \"memory\") MEMORY", "1 1");
+    let module = compiled::module(&wat::parse_str(text).unwrap());
+    let ctx = WasiCtxBuilder::new().build().unwrap();
+    let error = compiled::start(&module, ctx, None).unwrap_err();
+    assert!(error.to_string().contains("must export its memory"), "{error}");
+}

@@ -1,4 +1,6 @@
-use super::{BuildError, Limits, Stdio, WasiCtxBuilder};
+use super::{BuildError, Limits, Stdio, WasiCtx, WasiCtxBuilder};
+use crate::GuestMemory;
+use crate::witx::oflags;
 
 type Configure<'a> = &'a dyn Fn(&mut WasiCtxBuilder) -> &mut WasiCtxBuilder;
 
@@ -39,4 +41,55 @@ fn a_descriptor_that_was_given_is_used() {
         WasiCtxBuilder::new().arg("\0").error,
         Some(BuildError::Nul { what: "argument", index: 0 })
     ));
+}
+
+#[test]
+fn threads_use_a_context_without_a_lock_around_it() {
+    fn shared<T: Send + Sync>(it: T) -> T {
+        it
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = WasiCtxBuilder::new();
+    builder.preopen(dir.path(), "/", false);
+    let ctx: WasiCtx = shared(builder.build().unwrap());
+    // Each opens, fills, reads back and closes files of its own while the others do; a blocked read holds up nobody.
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut blocked = WasiCtxBuilder::new();
+    blocked.stdin(Stdio::Fd(reader.into())).preopen(dir.path(), "/", false);
+    let blocked = shared(blocked.build().unwrap());
+    let work = |ctx: &WasiCtx, thread: u32| {
+        let mut memory = vec![0; 4096];
+        let memory = memory.as_mut_slice();
+        for round in 0..300u32 {
+            let name = format!("{thread}-{round}");
+            memory.write(100, name.as_bytes()).unwrap();
+            let rights = crate::rights::FD_READ | crate::rights::FD_WRITE;
+            let create = oflags::CREAT | oflags::EXCL;
+            ctx.path_open(memory, 3, 0, 100, name.len() as u32, create, rights, !0, 0, 0).unwrap();
+            let fd = memory.read_u32(0).unwrap();
+            memory.write_u32(8, 100).unwrap();
+            memory.write_u32(12, name.len() as u32).unwrap();
+            ctx.fd_write(memory, fd, 8, 1, 0).unwrap();
+            memory.write_u32(8, 200).unwrap();
+            ctx.fd_pread(memory, fd, 8, 1, 0, 0).unwrap();
+            assert_eq!(&memory[200..200 + name.len()], name.as_bytes());
+            ctx.fd_close(fd).unwrap();
+            ctx.path_unlink_file(memory, 3, 100, name.len() as u32).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut memory = vec![0; 64];
+            memory[16..24].copy_from_slice(&[32, 0, 0, 0, 1, 0, 0, 0]);
+            blocked.fd_read(memory.as_mut_slice(), 0, 16, 1, 0).unwrap();
+        });
+        for thread in 0..4 {
+            let (work, ctx) = (&work, &ctx);
+            scope.spawn(move || work(ctx, thread));
+        }
+        work(&blocked, 9);
+        assert!(!reading.is_finished());
+        drop(writer);
+    });
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

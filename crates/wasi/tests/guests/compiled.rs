@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mote_compiler::{OptLevel, Options};
-use mote_runtime::{Interrupt as _, Linker, Module, Store, TrapCode};
+use mote_runtime::{Interrupt as _, Linker, Module, Store, Trap, TrapCode};
 use mote_wasi::{Error, Interrupt, WasiCtx, add_wanted_to_linker};
 
 use crate::{End, Program};
@@ -18,8 +18,20 @@ pub fn run(program: &Program, ctx: WasiCtx) -> End {
 }
 
 pub fn run_until(program: &Program, ctx: WasiCtx, timeout: Option<Duration>) -> End {
+    match start(&program.module, ctx, timeout) {
+        Ok(()) => End::Exit(0),
+        Err(trap) => match (trap.downcast_ref::<Error>(), trap.code()) {
+            (Some(end), _) => End::Exit(end.exit_status().unwrap()),
+            (None, Some(TrapCode::Interrupted)) => End::Interrupted,
+            (None, Some(TrapCode::Unreachable)) => End::Trap,
+            (None, code) => panic!("{code:?}: {trap:#}"),
+        },
+    }
+}
+
+pub fn start(module: &Module, ctx: WasiCtx, timeout: Option<Duration>) -> Result<(), Trap> {
     let mut linker = Linker::new();
-    let imports = program.module.imports();
+    let imports = module.imports();
     add_wanted_to_linker(
         &mut linker,
         |ctx: &mut WasiCtx| ctx,
@@ -31,15 +43,7 @@ pub fn run_until(program: &Program, ctx: WasiCtx, timeout: Option<Duration>) -> 
         store.data_mut().set_interrupt(Interrupt::from_fd(event));
         store.set_deadline(Some(Instant::now() + timeout));
     }
-    let instance = linker.instantiate(&mut store, &program.module).unwrap();
+    let instance = linker.instantiate(&mut store, module).unwrap();
     let start = instance.typed_func::<(), ()>(&mut store, "_start").unwrap();
-    match start.call(&mut store, ()) {
-        Ok(()) => End::Exit(0),
-        Err(trap) => match (trap.downcast_ref::<Error>(), trap.code()) {
-            (Some(end), _) => End::Exit(end.exit_status().unwrap()),
-            (None, Some(TrapCode::Interrupted)) => End::Interrupted,
-            (None, Some(TrapCode::Unreachable)) => End::Trap,
-            (None, code) => panic!("{code:?}: {trap:#}"),
-        },
-    }
+    start.call(&mut store, ())
 }
