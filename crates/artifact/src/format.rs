@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::context::ModuleCounts;
 
 /// Number of the format that this crate writes and loads. Raise it when a record or the contract of [`crate::abi`] changes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Bytes of a page as the file is laid out.
 pub const PAGE: u64 = 4096;
@@ -345,6 +345,7 @@ record! {
         wasm_offset: U32,
         wasm_size: U32,
         lines: Bytes,
+        inlined: Bytes,
     }
 }
 

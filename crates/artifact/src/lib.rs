@@ -13,6 +13,7 @@ pub mod context;
 mod cpu;
 pub mod format;
 pub mod info;
+pub mod inlined;
 pub mod lines;
 mod load;
 mod map;
@@ -30,7 +31,7 @@ pub use code::LinkedCode;
 pub use context::{ContextLayout, ModuleCounts};
 pub use cpu::host_has;
 pub use info::ModuleInfo;
-pub use load::{Artifact, CodeLocation, LoadError};
+pub use load::{Artifact, CodeFrame, LoadError};
 pub use sections::Section;
 #[cfg(feature = "write")]
 pub use write::{WriteError, write};

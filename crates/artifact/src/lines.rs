@@ -20,13 +20,13 @@ pub struct LineRow {
 /// Rows of one function, decoded as they are asked for. Ends at the first malformed one.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines<'a> {
-    bytes: &'a [u8],
+    stream: Stream<'a>,
     row: LineRow,
 }
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(bytes: &'a [u8], wasm_offset: u64) -> Self {
-        Self { bytes, row: LineRow { code_offset: 0, wasm_offset } }
+        Self { stream: Stream { bytes }, row: LineRow { code_offset: 0, wasm_offset } }
     }
 
     /// The wasm offset of the operator that made the code at this offset from the function's start.
@@ -34,8 +34,16 @@ impl<'a> Lines<'a> {
         let row = self.take_while(|row| row.code_offset <= code_offset).last()?;
         (row.wasm_offset != 0).then_some(row.wasm_offset)
     }
+}
 
-    fn unsigned(&mut self) -> Option<u64> {
+/// LEB128 numbers, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream<'a> {
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Stream<'_> {
+    pub(crate) fn unsigned(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.bytes.split_first()?;
@@ -47,16 +55,36 @@ impl<'a> Lines<'a> {
         }
         None
     }
+
+    /// A distance in two's complement. Zigzag: the lowest bit is the sign.
+    pub(crate) fn signed(&mut self) -> Option<u64> {
+        let value = self.unsigned()?;
+        Some((value >> 1) ^ (value & 1).wrapping_neg())
+    }
+}
+
+/// Appends a number that [`Stream::unsigned`] reads.
+#[cfg(feature = "write")]
+pub(crate) fn put_unsigned(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a distance that [`Stream::signed`] reads.
+#[cfg(feature = "write")]
+pub(crate) fn put_signed(distance: u64, out: &mut Vec<u8>) {
+    put_unsigned((distance << 1) ^ (distance.cast_signed() >> 63).cast_unsigned(), out);
 }
 
 impl Iterator for Lines<'_> {
     type Item = LineRow;
 
     fn next(&mut self) -> Option<LineRow> {
-        let code = self.unsigned()?;
-        let wasm = self.unsigned()?;
-        // Zigzag: the lowest bit is the sign.
-        let wasm = (wasm >> 1) ^ (wasm & 1).wrapping_neg();
+        let code = self.stream.unsigned()?;
+        let wasm = self.stream.signed()?;
         self.row = LineRow {
             code_offset: self.row.code_offset.checked_add(code)?,
             wasm_offset: self.row.wasm_offset.wrapping_add(wasm),
@@ -68,6 +96,8 @@ impl Iterator for Lines<'_> {
 #[cfg(feature = "write")]
 mod encode {
     use gimli::{DebugLine, DebugLineOffset, LittleEndian};
+
+    use super::{put_signed, put_unsigned};
 
     /// Rows of a whole `.debug_line`, sorted by address.
     #[derive(Debug, Default)]
@@ -122,9 +152,8 @@ mod encode {
                     return;
                 }
                 begun = true;
-                leb(row.address - last_address, out);
-                let distance = row.line.wrapping_sub(last_line) as i64;
-                leb(((distance << 1) ^ (distance >> 63)) as u64, out);
+                put_unsigned(row.address - last_address, out);
+                put_signed(row.line.wrapping_sub(last_line), out);
                 last_address = row.address;
                 last_line = row.line;
             };
@@ -140,14 +169,6 @@ mod encode {
                 emit(row);
             }
         }
-    }
-
-    fn leb(mut value: u64, out: &mut Vec<u8>) {
-        while value >= 0x80 {
-            out.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        out.push(value as u8);
     }
 
     #[cfg(test)]

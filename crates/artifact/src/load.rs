@@ -22,6 +22,7 @@ use crate::format::{
     SegmentRecord, Span, Table, ThunkRecord, TypeRecord,
 };
 use crate::info::{ExportKind, GlobalType, ImportKind, Limits, MemoryType, TableType, ThunkInfo};
+use crate::inlined::Inlined;
 use crate::lines::Lines;
 use crate::map::Mapping;
 use crate::verify::{read_header, verify_sections};
@@ -86,6 +87,9 @@ pub enum LoadError {
     },
 }
 
+/// Inlined calls around one instruction that a backtrace shows, the outermost ones.
+const INLINED_MAX: usize = 64;
+
 /// A compiled module, mapped. Cheap to share: put it in an [`std::sync::Arc`].
 #[derive(Debug)]
 pub struct Artifact {
@@ -95,17 +99,15 @@ pub struct Artifact {
     file: File,
 }
 
-/// Where an instruction comes from.
+/// A function of the program that was running at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CodeLocation<'a> {
-    /// Index of the function whose code it is.
+pub struct CodeFrame<'a> {
+    /// Function index.
     pub function: u32,
-    /// That function's name, empty when it has none.
+    /// Its name, empty when it has none.
     pub name: &'a str,
-    /// Byte offset in the wasm file of the operator.
+    /// Byte offset in the wasm file of the operator, when it is known.
     pub wasm_offset: Option<u64>,
-    /// Index of the function whose body holds that operator: another one when the compiler inlined it.
-    pub inlined: Option<u32>,
 }
 
 impl Artifact {
@@ -394,6 +396,7 @@ impl Artifact {
             wasm_offset,
             wasm_size: record.wasm_size.get().into(),
             lines: Lines::new(bytes(lines, record.lines).unwrap_or_default(), wasm_offset),
+            inlined: Inlined::new(bytes(lines, record.inlined).unwrap_or_default(), wasm_offset),
         })
     }
 
@@ -444,14 +447,31 @@ impl Artifact {
         (code_offset.checked_sub(function.code_offset)? < function.code_size).then_some(index)
     }
 
-    /// Where the instruction at this offset from the start of `.text` comes from. For a frame that waits for a call to return, ask
-    /// for the offset of the return address less one.
-    pub fn code_location(&self, code_offset: u64) -> Option<CodeLocation<'_>> {
-        let function = self.function(self.function_at(code_offset)?)?;
-        let wasm_offset = function.lines.wasm_offset(code_offset.checked_sub(function.code_offset)?);
-        let inlined =
-            wasm_offset.and_then(|at| self.function_of_operator(at)).filter(|&at| at != function.index);
-        Some(CodeLocation { function: function.index, name: function.name, wasm_offset, inlined })
+    /// The functions that were running at the instruction at this offset from the start of `.text`, innermost first: those that the compiler
+    /// inlined, then the one whose code it is; empty outside functions. For a frame that waits for a call to return, ask for the
+    /// offset of the return address less one.
+    pub fn code_frames(&self, code_offset: u64) -> Vec<CodeFrame<'_>> {
+        let function = self.function_at(code_offset).and_then(|index| self.function(index));
+        let Some((function, at)) =
+            function.and_then(|function| Some((function, code_offset.checked_sub(function.code_offset)?)))
+        else {
+            return Vec::new();
+        };
+        // Each call leads from the function that holds its operator; the operator of the instruction itself comes last.
+        let calls = function.inlined.calls_at(at).take(INLINED_MAX).map(|call| Some(call.wasm_offset));
+        let mut operators: Vec<_> = calls.collect();
+        operators.push(function.lines.wasm_offset(at));
+        let mut frames = Vec::new();
+        for (depth, &wasm_offset) in operators.iter().enumerate().rev() {
+            let inner = wasm_offset.and_then(|at| self.function(self.function_of_operator(at)?));
+            let running = if depth == 0 { Some(function) } else { inner };
+            frames.extend(running.map(|running| CodeFrame {
+                function: running.index,
+                name: running.name,
+                wasm_offset,
+            }));
+        }
+        frames
     }
 
     /// Index of the function whose body holds this byte of the wasm file.

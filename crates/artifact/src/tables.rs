@@ -15,6 +15,7 @@ use crate::info::{
     ConstExpr, ElementItems, ExportKind, GlobalType, ImportKind, MemoryType, ModuleInfo, SegmentMode,
     TableType,
 };
+use crate::inlined::decode_debug_info;
 use crate::lines::{LineRows, decode_debug_line};
 use crate::write::WriteError;
 
@@ -145,11 +146,18 @@ fn encode_functions(
     let mut section = Section::default();
     let lines = code.debug.iter().find(|section| section.name == ".debug_line");
     let rows = lines.map_or(Ok(LineRows::default()), |lines| decode_debug_line(&lines.bytes))?;
+    let calls = decode_debug_info(&code.debug)?;
     let mut streams = Vec::new();
+    let place = |begin: usize, end: usize| {
+        let len = count("line table of a function", end.saturating_sub(begin))?;
+        Ok::<_, WriteError>(Bytes { offset: count("line tables", begin)?.into(), len: len.into() })
+    };
     header.function_table = section.table(&info.functions, |section, function| {
         let begin = streams.len();
         let address = TEXT_ADDRESS.saturating_add(function.code_offset);
         rows.encode(address, function.code_size, function.wasm_offset, &mut streams);
+        let middle = streams.len();
+        calls.encode(address, function.code_size, function.wasm_offset, &mut streams);
         Ok(FunctionRecord {
             ty: function.ty.into(),
             name: section.text(&function.name)?,
@@ -157,10 +165,8 @@ fn encode_functions(
             code_size: small("code of a function", function.code_size)?.into(),
             wasm_offset: small("wasm file", function.wasm_offset)?.into(),
             wasm_size: small("wasm body of a function", function.wasm_size)?.into(),
-            lines: Bytes {
-                offset: count("line tables", begin)?.into(),
-                len: count("line table of a function", streams.len().saturating_sub(begin))?.into(),
-            },
+            lines: place(begin, middle)?,
+            inlined: place(middle, streams.len())?,
         })
     })?;
     let mut order: Vec<u32> = (0..count("functions", info.functions.len())?).collect();

@@ -5,6 +5,7 @@ use zerocopy::little_endian::U32;
 
 use crate::format::Bytes;
 use crate::info::{ExportKind, GlobalType, ImportKind, TableType, ValueType};
+use crate::inlined::Inlined;
 use crate::lines::Lines;
 
 /// Types of values, read in place.
@@ -90,6 +91,8 @@ pub struct FunctionView<'a> {
     pub wasm_size: u64,
     /// From code to wasm operators.
     pub lines: Lines<'a>,
+    /// Calls that were inlined into it.
+    pub inlined: Inlined<'a>,
 }
 
 /// A function that has a func_ref.

@@ -27,10 +27,12 @@ fn read_everything(artifact: &Artifact) {
     }
     read += artifact.data().map(|data| data.bytes.iter().filter(|&&byte| byte == 0).count()).sum::<usize>();
     read += artifact.image().count() + artifact.func_refs().count();
-    read += artifact.functions().map(|function| function.name.len() + function.lines.count()).sum::<usize>();
+    read += artifact
+        .functions()
+        .map(|function| function.name.len() + function.lines.count() + function.inlined.count())
+        .sum::<usize>();
     for at in [0, 1, 6, 47, 48, u64::MAX / 2, u64::MAX] {
-        let location = artifact.code_location(at);
-        read += location.map_or(0, |location| location.name.len());
+        read += artifact.code_frames(at).iter().map(|frame| frame.name.len()).sum::<usize>();
         read += artifact.frame_description(at).map_or(0, <[u8]>::len);
         read += artifact.function_of_operator(at).unwrap_or(0) as usize;
     }

@@ -315,7 +315,7 @@ impl<'a> Linker<'a> {
     /// Orders the pieces and gives each its offset in its output section.
     fn place_pieces(&mut self) -> Result<(), LinkError> {
         let mut order: Vec<usize> = (0..self.pieces.len()).collect();
-        order.sort_by_key(|&at| {
+        order.sort_by_cached_key(|&at| {
             self.pieces.get(at).map(|piece| {
                 let unnamed = piece.output == Output::Text && piece.order.is_none();
                 (piece.output, unnamed, piece.order.clone(), piece.object, piece.section.0)

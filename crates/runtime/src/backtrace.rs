@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mote_artifact::Artifact;
+use mote_artifact::{Artifact, CodeFrame};
 
 use crate::arch::Registers;
 use crate::unwind::Unwinder;
@@ -70,16 +70,16 @@ impl Backtrace {
     }
 
     pub(crate) fn frames(&self) -> Vec<Frame> {
-        let frame = |(artifact, at): &(Arc<Artifact>, u64)| {
-            // Thunks are no functions: they are left out.
-            let location = artifact.code_location(*at)?;
-            Some(Frame {
+        // Thunks are no functions: they have no frames here. Inlined functions have.
+        let frames = |(artifact, at): &(Arc<Artifact>, u64)| {
+            let frame = |frame: CodeFrame<'_>| Frame {
                 module: artifact.name().to_owned(),
-                function: location.function,
-                name: location.name.to_owned(),
-                wasm_offset: location.wasm_offset,
-            })
+                function: frame.function,
+                name: frame.name.to_owned(),
+                wasm_offset: frame.wasm_offset,
+            };
+            artifact.code_frames(*at).into_iter().map(frame).collect::<Vec<_>>()
         };
-        self.frames.iter().filter_map(frame).collect()
+        self.frames.iter().flat_map(frames).collect()
     }
 }

@@ -40,7 +40,7 @@ ok: ret i32 %r, !dbg !8
 b: call void @llvm.ubsantrap(i8 3), !dbg !7
    unreachable, !dbg !7
 c: ret i32 77
-e: ret i32 12
+e: ret i32 12, !dbg !11
 f: ret i32 1234
 g: %to = getelementptr i8, ptr %ctx, i64 5000
    call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %ctx, i64 5000, i1 false)
@@ -76,6 +76,9 @@ define hidden tailcc i32 @host0(ptr %func, i32 %x) uwtable(sync) {
 !6 = !{}
 !7 = !DILocation(line: 123, column: 0, scope: !4)
 !8 = !DILocation(line: 140, column: 0, scope: !4)
+!10 = distinct !DISubprogram(name: "third", scope: !1, file: !1, line: 170, scopeLine: 170, type: !5, spFlags: DISPFlagDefinition, unit: !0)
+!11 = !DILocation(line: 175, column: 0, scope: !10, inlinedAt: !12)
+!12 = distinct !DILocation(line: 133, column: 0, scope: !4)
 !9 = !{i32 7, !"Dwarf Version", i32 5}
 "#;
 
@@ -179,9 +182,20 @@ fn lines_lead_from_code_to_wasm() {
     assert_eq!(artifact.function_at(function.code_offset + function.code_size - 1), Some(2));
     let offsets: Vec<_> = function.lines.map(|row| row.wasm_offset).collect();
     assert!(offsets.contains(&123) && offsets.contains(&140), "{offsets:?}");
-    let location = artifact.code_location(function.code_offset).unwrap();
-    assert_eq!((location.name, location.inlined), ("second", None));
-    assert!(location.wasm_offset.is_some_and(|at| (100..160).contains(&at)), "{location:?}");
+    let frames = artifact.code_frames(function.code_offset);
+    assert_eq!(frames.iter().map(|frame| frame.name).collect::<Vec<_>>(), ["second"]);
+    assert!(frames[0].wasm_offset.is_some_and(|at| (100..160).contains(&at)), "{frames:?}");
+}
+
+#[test]
+fn inlined_calls_are_frames() {
+    let artifact = load(&[]);
+    let function = artifact.function(2).unwrap();
+    let row = function.lines.into_iter().find(|row| row.wasm_offset == 175).unwrap();
+    let frames = artifact.code_frames(function.code_offset + row.code_offset);
+    let frames: Vec<_> = frames.iter().map(|frame| (frame.function, frame.name, frame.wasm_offset)).collect();
+    assert_eq!(frames, [(3, "third", Some(175)), (2, "second", Some(133))]);
+    assert_eq!(function.inlined.count(), 1);
 }
 
 #[test]
