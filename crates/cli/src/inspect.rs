@@ -88,17 +88,12 @@ fn overview(artifact: &Artifact) -> String {
     let _ = writeln!(out, "options   {}", printable(artifact.options()));
     let _ = writeln!(out, "cpu       {}: {}", artifact.architecture(), printable(&features.join(" ")));
     let _ = writeln!(out, "\nsections");
-    let image: u64 = artifact.image().map(|chunk| chunk.len).sum();
-    for (name, bytes) in [
-        (".text", artifact.text_bytes().len() as u64),
-        (".rodata", artifact.rodata().len() as u64),
-        (".eh_frame", artifact.eh_frame().len() as u64),
-        (".gcc_except_table", artifact.gcc_except_table().len() as u64),
-        (".mote.image", image),
-        ("whole file", artifact.file_len()),
-    ] {
-        let _ = writeln!(out, "  {name:<18} {:>12}", shown_bytes(bytes));
+    for section in artifact.sections().unwrap_or_default().iter().filter(|section| section.len != 0) {
+        let name = printable(&section.name);
+        let unused = if section.loaded { "" } else { "  (not mapped)" };
+        let _ = writeln!(out, "  {name:<18} {:>12}{unused}", shown_bytes(section.len));
     }
+    let _ = writeln!(out, "  {:<18} {:>12}", "whole file", shown_bytes(artifact.file_len()));
     let _ = writeln!(out, "\nfunctions  {} defined", artifact.defined_functions());
     if let Some(start) = artifact.start() {
         let _ = writeln!(out, "start      function {start}");
