@@ -412,14 +412,14 @@ impl Artifact {
         self.function(index).map(|function| function.ty)
     }
 
-    /// Functions that have a func_ref, by its number; those whose record is damaged read as function 0 without code.
+    /// Functions that have a func_ref, by its number; those whose record is damaged read as function [`u32::MAX`], which does not exist.
     pub fn func_refs(&self) -> impl ExactSizeIterator<Item = FuncRefView> {
         let (text, types) = (self.header.text.len.get(), self.type_count());
         self.grown::<FuncRefRecord>(self.header.func_refs).iter().map(move |record| {
             let code_offset = record.code_offset.get();
             let inside = record.ty.get() < types && (code_offset < text || code_offset == NO_CODE);
             FuncRefView {
-                function: if inside { record.function.get() } else { 0 },
+                function: if inside { record.function.get() } else { u32::MAX },
                 ty: if inside { record.ty.get() } else { 0 },
                 code_offset: (inside && code_offset != NO_CODE).then_some(code_offset),
             }
