@@ -1,7 +1,7 @@
 //! `fd_*`: what is done with an open descriptor.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::PollFlags;
 use rustix::fs::{Advice, FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
@@ -22,6 +22,37 @@ const NOAPPEND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x20);
 /// What a pipe takes in one piece.
 const PIPE_BUF: usize = 4096;
 
+// The kernel takes longer for a vector of one buffer than for the buffer itself: 64 bytes to /dev/null 0.8–1.0 against
+// 0.5–0.6 µs, 4 KiB of a cached file 1.4–1.9 against 1.2–1.4 µs (Linux 6.18, a busy virtual machine).
+
+fn read(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, HostErrno> {
+    match buffers {
+        [one] => rustix::io::read(fd, &mut **one),
+        several => rustix::io::readv(fd, several),
+    }
+}
+
+fn write(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> Result<usize, HostErrno> {
+    match buffers {
+        [one] => rustix::io::write(fd, one),
+        several => rustix::io::writev(fd, several),
+    }
+}
+
+fn pread(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, HostErrno> {
+    match buffers {
+        [one] => rustix::io::pread(fd, &mut **one, offset),
+        several => rustix::io::preadv(fd, several, offset),
+    }
+}
+
+fn pwrite(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>], offset: u64) -> Result<usize, HostErrno> {
+    match buffers {
+        [one] => rustix::io::pwrite(fd, one, offset),
+        several => rustix::io::pwritev(fd, several, offset),
+    }
+}
+
 /// Reads from a stream without moving more than the attempt allows.
 fn stream_read(
     fd: BorrowedFd<'_>,
@@ -29,14 +60,14 @@ fn stream_read(
     attempt: Attempt,
 ) -> Result<usize, HostErrno> {
     match attempt {
-        Attempt::Plain | Attempt::Small => rustix::io::readv(fd, buffers),
+        Attempt::Plain | Attempt::Small => read(fd, buffers),
         Attempt::NoWait => rustix::io::preadv2(fd, buffers, CURRENT, ReadWriteFlags::NOWAIT),
     }
 }
 
 fn stream_write(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>], attempt: Attempt) -> Result<usize, HostErrno> {
     match attempt {
-        Attempt::Plain => rustix::io::writev(fd, buffers),
+        Attempt::Plain => write(fd, buffers),
         Attempt::NoWait => rustix::io::pwritev2(fd, buffers, CURRENT, ReadWriteFlags::NOWAIT),
         Attempt::Small => {
             let first = buffers.iter().find(|buffer| !buffer.is_empty());
@@ -61,10 +92,10 @@ impl WasiCtx {
         let spans = Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?;
         descriptor.require(rights::FD_READ)?;
         let count = spans.scatter(memory, |buffers| match &descriptor.object {
-            Object::File(fd) => retry(|| rustix::io::readv(fd, buffers)),
-            Object::Stream { fd, .. } => self.transfer(&descriptor, PollFlags::IN, |attempt| {
-                stream_read(rustix::fd::AsFd::as_fd(fd), buffers, attempt)
-            }),
+            Object::File(fd) => retry(|| read(fd.as_fd(), buffers)),
+            Object::Stream { fd, .. } => {
+                self.transfer(&descriptor, PollFlags::IN, |attempt| stream_read(fd.as_fd(), buffers, attempt))
+            }
             Object::Socket(fd) => self.transfer(&descriptor, PollFlags::IN, |_| {
                 let mut control = rustix::net::RecvAncillaryBuffer::default();
                 rustix::net::recvmsg(fd, buffers, &mut control, RecvFlags::empty())
@@ -91,10 +122,9 @@ impl WasiCtx {
         let spans = Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?;
         descriptor.require(rights::FD_WRITE)?;
         let count = spans.gather(memory, |buffers| match &descriptor.object {
-            Object::File(fd) => retry(|| rustix::io::writev(fd, buffers)),
-            Object::Stream { fd, .. } => self.transfer(&descriptor, PollFlags::OUT, |attempt| {
-                stream_write(rustix::fd::AsFd::as_fd(fd), buffers, attempt)
-            }),
+            Object::File(fd) => retry(|| write(fd.as_fd(), buffers)),
+            Object::Stream { fd, .. } => self
+                .transfer(&descriptor, PollFlags::OUT, |attempt| stream_write(fd.as_fd(), buffers, attempt)),
             Object::Socket(fd) => self.transfer(&descriptor, PollFlags::OUT, |_| {
                 let mut control = rustix::net::SendAncillaryBuffer::default();
                 rustix::net::sendmsg(fd, buffers, &mut control, SendFlags::NOSIGNAL)
@@ -122,7 +152,7 @@ impl WasiCtx {
         let file = descriptor.file()?;
         descriptor.require(rights::FD_READ)?;
         let offset = file_offset(offset)?;
-        let count = spans.scatter(memory, |buffers| retry(|| rustix::io::preadv(file, buffers, offset)))?;
+        let count = spans.scatter(memory, |buffers| retry(|| pread(file, buffers, offset)))?;
         Ok(memory.write_u32(nread, count as u32)?)
     }
 
@@ -152,7 +182,7 @@ impl WasiCtx {
                         result => return result,
                     }
                 }
-                rustix::io::pwritev(file, buffers, offset)
+                pwrite(file, buffers, offset)
             })
         })?;
         Ok(memory.write_u32(nwritten, count as u32)?)

@@ -31,7 +31,7 @@ impl Span {
     }
 }
 
-/// A guest's `iovec` or `ciovec` array, inside its memory as it was when it was read.
+/// A guest's `iovec` or `ciovec` array, inside its memory as it was when it was read; without empty buffers.
 pub(crate) struct Spans {
     inline: [Span; INLINE],
     heap: Vec<Span>,
@@ -58,18 +58,27 @@ impl Spans {
             spans.heap = vec![Span::default(); spans.count];
         }
         let mut total = 0u32;
-        let mut at = array;
-        for span in spans.as_mut_slice() {
+        let mut used = 0;
+        let mut slots = spans.as_mut_slice().iter_mut();
+        for index in 0..count {
+            // The array lies inside the memory, so this cannot wrap.
+            let at = array.wrapping_add(index.wrapping_mul(8));
             let address = memory.read_u32(at)?;
-            let len = memory.read_u32(at.checked_add(4).ok_or(Errno::Fault)?)?;
+            let len = memory.read_u32(at.wrapping_add(4))?;
             memory.check(address, len)?;
             // Overlapping buffers can add up to more than the memory; the result is a u32 and so is the limit.
             total = total.checked_add(len).ok_or(Errno::Inval)?;
-            *span = Span { address, len };
-            // The array ends inside the memory, so only the step past its end can overflow.
-            at = at.wrapping_add(8);
+            // A C library's stdio passes two buffers, of which one is mostly empty: one is a cheaper system call.
+            if len > 0
+                && let Some(slot) = slots.next()
+            {
+                *slot = Span { address, len };
+                used += 1;
+            }
         }
         spans.total = total;
+        spans.count = used;
+        spans.heap.truncate(used);
         Ok(spans)
     }
 
@@ -90,7 +99,7 @@ impl Spans {
         }
     }
 
-    /// Drops the first `bytes` bytes, for a transfer that goes on where a short one ended.
+    /// Drops the first `bytes` bytes, for a transfer that goes on where a short one ended. Buffers may be empty after that.
     pub fn advance(&mut self, bytes: usize) {
         let mut left = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.total);
         self.total -= left;
@@ -191,7 +200,7 @@ impl Spans {
 }
 
 /// Cuts the memory into the disjoint parts that `spans` name, in the order of the array. Buffers that overlap (legal, of no
-/// use) are served by the first one that is not empty alone.
+/// use) are served by the first one alone.
 fn split<'m>(
     bytes: &'m mut [u8],
     spans: &[Span],
@@ -205,9 +214,7 @@ fn split<'m>(
     }
     let span_of = |index: u16| spans.get(usize::from(index)).copied().unwrap_or_default();
     order.sort_unstable_by_key(|&index| (span_of(index).address, span_of(index).len));
-    let disjoint = order
-        .array_windows::<2>()
-        .all(|&[a, b]| span_of(a).end() <= span_of(b).start() || span_of(a).len == 0);
+    let disjoint = order.array_windows::<2>().all(|&[a, b]| span_of(a).end() <= span_of(b).start());
     if !disjoint {
         let first = spans.iter().find(|span| span.len > 0).copied().unwrap_or_default();
         let slice = bytes.get_mut(first.start()..first.end()).ok_or(Errno::Fault)?;
@@ -217,9 +224,6 @@ fn split<'m>(
     let mut rest_start = 0;
     for &index in order.iter() {
         let span = span_of(index);
-        if span.len == 0 {
-            continue;
-        }
         let skip = span.start().checked_sub(rest_start).ok_or(Errno::Fault)?;
         let (_, tail) = rest.split_at_mut_checked(skip).ok_or(Errno::Fault)?;
         let (part, tail) = tail.split_at_mut_checked(span.len as usize).ok_or(Errno::Fault)?;
