@@ -10,7 +10,8 @@ pub(crate) fn first_missing<'a>(mut required: impl Iterator<Item = &'a str>) -> 
     required.find(|name| !cpu.has(name))
 }
 
-/// Whether the CPU that runs this has the feature that LLVM calls `name`; `None` when the name has no known test here.
+/// Whether the CPU that runs this has the feature that LLVM calls `name`, as far as code of a guest can tell: features that it never uses count
+/// as present. `None` when the name is not known here.
 pub fn host_has(name: &str) -> Option<bool> {
     host::knows(name).then(|| host::Cpu::default().has(name))
 }
@@ -60,7 +61,8 @@ mod host {
         Feature { name, leaf, register, bit, state }
     }
 
-    /// A feature that no code of a guest uses: system instructions, state saving, random numbers, key lockers.
+    /// A feature that no code of a guest uses: system instructions, state saving, random numbers, key lockers,
+    /// bfloat16.
     const fn unused(name: &'static str) -> Feature {
         Feature { name, leaf: NEVER, register: A, bit: 0, state: Plain }
     }
@@ -79,7 +81,7 @@ mod host {
         feature("avx10.1-256", L7_1, D, 19, Avx512),
         feature("avx10.1-512", L7_1, D, 19, Avx512),
         feature("avx2", L7, B, 5, Avx),
-        feature("avx512bf16", L7_1, A, 5, Avx512),
+        unused("avx512bf16"),
         feature("avx512bitalg", L7, C, 12, Avx512),
         feature("avx512bw", L7, B, 30, Avx512),
         feature("avx512cd", L7, B, 28, Avx512),
@@ -323,7 +325,6 @@ mod host {
                 "avx512ifma" = "avx512ifma",
                 "avx512bitalg" = "avx512bitalg",
                 "avx512vpopcntdq" = "avx512vpopcntdq",
-                "avx512bf16" = "avx512bf16",
                 "gfni" = "gfni",
                 "vaes" = "vaes",
                 "vpclmulqdq" = "vpclmulqdq",
