@@ -26,6 +26,13 @@ pub const MEMORY_RESERVE: u64 = (6 << 30) + WASM_PAGE;
 /// Static offsets (plus access size) below this need no check on 32-bit memories: the guard takes them.
 pub const OFFSET_GUARD: u64 = 2 << 30;
 
+/// Generated code moves a constant of up to this many bytes out of the 32-bit sum of an address (`cpp/offsets.cpp` of the
+/// compiler has the proof). Where that changes the sum, both the old and the new address must be outside of every memory.
+pub const OFFSET_SPAN: u64 = 1 << 16;
+
+/// Largest byte length of a memory with 32-bit addresses: four [`OFFSET_SPAN`]s less than 4 GiB.
+pub const MEMORY32_MAX: u64 = (4 << 30) - 4 * OFFSET_SPAN;
+
 /// Bytes in a WebAssembly page.
 pub const WASM_PAGE: u64 = 65536;
 
@@ -285,6 +292,7 @@ mod tests {
     #[test]
     fn the_context_block_cannot_reach_the_low_guard() {
         assert_eq!(CONTEXT_BELOW - CONTEXT_MAX, LOW_GUARD);
+        assert!(4 * OFFSET_SPAN <= LOW_GUARD);
         assert!(CONTEXT_BELOW < i32::MAX as u64, "context fields are reached by a 32-bit displacement");
     }
 }

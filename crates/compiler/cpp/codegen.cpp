@@ -221,6 +221,9 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
     builder.registerVectorizerStartEPCallback([&](FunctionPassManager &functions, OptimizationLevel) {
         addMotePasses(functions, statistics, level);
     });
+    builder.registerPeepholeEPCallback([&](FunctionPassManager &functions, OptimizationLevel) {
+        functions.addPass(mote::OffsetPass());
+    });
     builder.registerLateLoopOptimizationsEPCallback([&](LoopPassManager &loops, OptimizationLevel) {
         if (level == 3)
             loops.addPass(mote::SlotLoopPass());
@@ -238,6 +241,8 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
                 functions.addPass(mote::WitnessPass(statistics));
             else if (name == "mote-limb-products")
                 functions.addPass(mote::LimbProductsPass());
+            else if (name == "mote-offsets")
+                functions.addPass(mote::OffsetPass());
             else if (name == "mote-arithmetic")
                 functions.addPass(mote::ArithmeticPass(statistics));
             else if (name == "mote-addresses")

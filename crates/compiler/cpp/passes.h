@@ -4,8 +4,7 @@
 //   - a plain load of guest memory carries a TBAA tag whose access type is named `memory` and is followed by
 //     `call void @mote.witness.T(T %value)`: see witness.cpp;
 //   - an address is `gep i8, base, i64 zext(i32)` and `gep i8, that, i64 constant`, in one or two steps: see addresses.cpp;
-//   - the module's named metadata `mote.memory` has a node for each memory whose current length can be read:
-//     see idioms.cpp.
+//   - a module with a memory of 64-bit addresses has named metadata `mote.memory64`: see offsets.cpp.
 #ifndef MOTE_PASSES_H
 #define MOTE_PASSES_H
 
@@ -64,6 +63,12 @@ public:
 
 private:
     MoteStatistics *Statistics;
+};
+
+// Gives addresses that differ by constants one base: see offsets.cpp.
+class OffsetPass : public llvm::PassInfoMixin<OffsetPass> {
+public:
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
 };
 
 // Keeps the unroller away from loops that AddressPass makes a memset of.

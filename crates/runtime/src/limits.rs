@@ -13,7 +13,7 @@
 #[non_exhaustive]
 pub struct Limits {
     /// Largest byte length of one linear memory. A module whose memory begins larger is refused; `memory.grow` past it
-    /// returns -1. For memories with 64-bit addresses this much address space is reserved.
+    /// returns -1. A memory with 32-bit addresses ends 256 KiB (65532 pages) before 4 GiB in any case. For memories with 64-bit addresses this much address space is reserved.
     pub memory_bytes: u64,
     /// Largest number of elements of one table.
     pub table_elements: u64,

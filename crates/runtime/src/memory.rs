@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mote_artifact::abi::{LOW_GUARD, MEMORY_RESERVE, MEMORY64_MAX, WASM_PAGE};
+use mote_artifact::abi::{LOW_GUARD, MEMORY_RESERVE, MEMORY32_MAX, MEMORY64_MAX, WASM_PAGE};
 pub use mote_artifact::info::MemoryType;
 
 use crate::mapping::Mapping;
@@ -200,7 +200,7 @@ impl MemoryDef {
 
 /// Initial and largest length in bytes of a memory of this type under a limit.
 pub(crate) fn sizes(ty: &MemoryType, limit: u64) -> Result<(u64, u64), MemoryError> {
-    let architectural = if ty.memory64 { MEMORY64_MAX } else { 4 << 30 };
+    let architectural = if ty.memory64 { MEMORY64_MAX } else { MEMORY32_MAX };
     let limit = limit.min(architectural) / WASM_PAGE * WASM_PAGE;
     let over = || MemoryError::Limit { pages: ty.limits.min, limit: limit / WASM_PAGE };
     let initial = ty.limits.min.checked_mul(WASM_PAGE).filter(|&bytes| bytes <= limit).ok_or_else(over)?;

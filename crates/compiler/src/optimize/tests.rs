@@ -443,3 +443,31 @@ fn a_shifted_mask_goes_behind_the_multiplication() {
       }";
     multiplications_agree(text, 1, "4294967295", "8589934590");
 }
+
+#[test]
+fn constants_in_32_bit_sums_move_to_one_base() {
+    let body = |constants: [i64; 3], of_access: i64| {
+        let mut text = "define void @f(ptr %ctx, i32 %q) {\n".to_owned();
+        for (number, constant) in constants.into_iter().enumerate() {
+            text += &format!(
+                "%a{number} = add i32 %q, {constant}
+                 %z{number} = zext i32 %a{number} to i64
+                 %p{number} = getelementptr i8, ptr %ctx, i64 %z{number}
+                 %o{number} = getelementptr i8, ptr %p{number}, i64 {of_access}
+                 store i32 {number}, ptr %o{number}, align 1, !tbaa !2\n"
+            );
+        }
+        text + " ret void\n}\n"
+    };
+    let run = |constants, of_access| {
+        optimized(&body(constants, of_access), OptLevel::O3, Some("function(mote-offsets,early-cse)")).0
+    };
+    let moved = run([4, -8, 4096], 0);
+    assert_eq!(moved.matches("zext").count(), 1, "{moved}");
+    for offset in [4 - 65536, -8 - 65536, 4096 - 65536] {
+        assert!(moved.contains(&format!("i64 {offset}")), "{moved}");
+    }
+    // An offset of the access does not wrap, a constant past the span has no guard.
+    assert_eq!(run([4, -8, 4096], 4).matches("zext").count(), 3);
+    assert_eq!(run([4, 70000, 80000], 0).matches("zext").count(), 3);
+}

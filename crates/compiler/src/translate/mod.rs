@@ -129,6 +129,10 @@ impl<'a, 'ctx> Unit<'a, 'ctx> {
         module.set_triple(target.triple());
         module.set_data_layout(&target.data_layout());
         let lines = LineTable::new(context, &module, &parsed.info.name);
+        if parsed.memories.iter().any(|memory| memory.memory64) {
+            // Addresses near 4 GiB may be inside a memory: see cpp/offsets.cpp. Adding a node to a named list cannot fail.
+            let _ = module.add_global_metadata("mote.memory64", &context.metadata_node(&[]));
+        }
         let root = context.metadata_node(&[context.metadata_string("mote").into()]);
         let zero = context.i64_type().const_zero();
         let tag = |name: &str| {
