@@ -12,6 +12,8 @@
 mod compiled;
 #[path = "guests/interpreter.rs"]
 mod interpreter;
+#[path = "guests/signatures.rs"]
+mod signatures;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -270,4 +272,114 @@ fn shared_memories_work_as_well_and_a_missing_one_is_said() {
     let ctx = WasiCtxBuilder::new().build().unwrap();
     let error = compiled::start(&module, ctx, None).unwrap_err();
     assert!(error.to_string().contains("must export its memory"), "{error}");
+}
+
+#[test]
+fn every_function_is_there_with_the_type_of_the_interface() {
+    for name in ["wasi_snapshot_preview1", "wasi_unstable"] {
+        let module = compiled::module(&wat::parse_str(signatures::importing_all(name)).unwrap());
+        assert_eq!(module.imports().len(), 46);
+        compiled::start(&module, WasiCtxBuilder::new().build().unwrap(), None).unwrap();
+    }
+}
+
+#[test]
+fn random_arguments_make_errors_and_nothing_worse() {
+    let seed = std::env::var("MOTE_SEED").map_or(0x9e37_79b9_7f4a_7c15, |seed| seed.parse().unwrap());
+    eprintln!("MOTE_SEED={seed}");
+    let mut state: u64 = seed;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let outside = tempfile::tempdir().unwrap();
+    let root = outside.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let mut memory = vec![0u8; 65536];
+    let mut succeeded = std::collections::HashSet::new();
+    for _ in 0..500 {
+        let interrupt = Interrupt::new().unwrap();
+        // Waits end at once.
+        interrupt.raise();
+        let (listener, pipe) = (TcpListener::bind("127.0.0.1:0").unwrap(), std::io::pipe().unwrap());
+        let mut builder = WasiCtxBuilder::new();
+        builder.arg("a").env("b", "c").preopen(&root, "/", false).preopen(&root, "/ro", true);
+        builder.socket(listener).stdin(Stdio::Fd(pipe.0.into())).interrupt(interrupt);
+        builder.limits(Limits { descriptors: 20, ..Limits::default() });
+        let ctx = builder.build().unwrap();
+        // Descriptor 6 is a file.
+        memory[..4].copy_from_slice(b"file");
+        ctx.path_open(memory.as_mut_slice(), 3, 0, 0, 4, 1, !0, !0, 0, 0).unwrap();
+        for _ in 0..200 {
+            // Small addresses lead to paths in one half of the calls, to small numbers in the other.
+            if random() % 2 == 0 {
+                memory[..128].fill_with(|| b"aab/."[random() as usize % 5]);
+            } else {
+                memory[..128].as_chunks_mut().0.fill_with(|| ((random() % 9) as u32).to_le_bytes());
+            }
+            let (name, params) = signatures::FUNCTIONS[random() as usize % 46];
+            let args: Vec<wasmi::Val> = params
+                .chars()
+                .enumerate()
+                .map(|(index, param)| {
+                    let value = match random() % 32 {
+                        0 => u64::MAX,
+                        1 => random(),
+                        2 => random() >> (random() % 64),
+                        3 => 65536 - random() % 65,
+                        _ => [0, 1, 2, 3, 4, 5, 6, 64][random() as usize % 8],
+                    };
+                    match (name, param, index) {
+                        // Would fill the disk.
+                        ("fd_allocate", 'l', _) => wasmi::Val::I64((value % 100_000) as i64),
+                        (_, 'l', _) => wasmi::Val::I64(value as i64),
+                        _ => wasmi::Val::I32(value as i32),
+                    }
+                })
+                .collect();
+            let result = interpreter::call(name, &ctx, &mut interpreter::Memory(&mut memory), &args);
+            if result.is_ok() {
+                succeeded.insert(name);
+            }
+        }
+    }
+    let outside: Vec<_> =
+        std::fs::read_dir(outside.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(outside, [root], "nothing was made outside");
+    assert!(succeeded.len() >= 36, "the arguments reach most functions: {succeeded:?}");
+}
+
+#[test]
+fn a_file_system_without_space_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(dir.path()).output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a small tmpfs can only be mounted by root");
+        return;
+    }
+    struct Unmount<'d>(&'d Path);
+    impl Drop for Unmount<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(self.0).status();
+        }
+    }
+    let _unmount = Unmount(dir.path());
+    let mut builder = WasiCtxBuilder::new();
+    builder.preopen(dir.path(), "/", false);
+    let ctx = builder.build().unwrap();
+    let mut memory = vec![0u8; 256 << 10];
+    let memory = memory.as_mut_slice();
+    memory[64] = b'f';
+    let rights = mote_wasi::rights::FD_WRITE;
+    ctx.path_open(memory, 3, 0, 64, 1, 1, rights, 0, 0, 0).unwrap();
+    memory[8..16].copy_from_slice(&[0, 16, 0, 0, 0, 0, 3, 0]);
+    ctx.fd_write(memory, 4, 8, 1, 0).unwrap();
+    assert_eq!(memory[..4], (64u32 << 10).to_le_bytes(), "what fits");
+    let full = mote_wasi::Error::from(mote_wasi::Errno::NoSpc);
+    assert_eq!(ctx.fd_write(memory, 4, 8, 1, 0), Err(full));
+    assert_eq!(ctx.fd_allocate(4, 0, 100_000), Err(full));
+    ctx.fd_close(4).unwrap();
 }

@@ -5,7 +5,7 @@ use wasmi::{Caller, Engine, ExternType, Linker, Module, Store, Val};
 
 use crate::{End, Program};
 
-struct Memory<'m>(&'m mut [u8]);
+pub struct Memory<'m>(pub &'m mut [u8]);
 
 impl GuestMemory for Memory<'_> {
     fn byte_len(&self) -> u64 {
@@ -73,7 +73,8 @@ pub fn run(program: &Program, ctx: WasiCtx) -> End {
     }
 }
 
-fn call(name: &str, ctx: &WasiCtx, memory: &mut dyn GuestMemory, args: &[Val]) -> Result<(), Error> {
+/// Calls a function by its name.
+pub fn call(name: &str, ctx: &WasiCtx, memory: &mut dyn GuestMemory, args: &[Val]) -> Result<(), Error> {
     let i = |index: usize| match args[index] {
         Val::I32(value) => value as u32,
         ref other => panic!("{name}: {other:?}"),
