@@ -22,6 +22,8 @@ pub(super) fn translate(f: &mut FunctionTranslator, op: &Operator) -> Result<boo
         Operator::F64x2ConvertLowI32x4U => f.convert_low(Unsigned),
         Operator::F32x4DemoteF64x2Zero => {
             let value = f.pop_as(F64x2)?;
+            // LLVM would replace demote(promote x) by x, which may be a signalling NaN.
+            let value = f.hide(value)?;
             let narrow = f.context.f32_type().vec_type(2);
             let demoted = f.builder.build_float_trunc(value, narrow, "")?;
             let result = f.shuffle(demoted, narrow.const_zero(), 0..4)?;

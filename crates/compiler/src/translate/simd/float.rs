@@ -79,18 +79,6 @@ pub(super) fn translate(f: &mut FunctionTranslator, op: &Operator) -> Result<boo
     }
 }
 
-/// Whether the splat constant `value`, as this operand of `operator`, makes LLVM replace the operation by the
-/// other operand or its negation.
-fn is_identity(operator: Arithmetic, on_the_left: bool, value: f64) -> bool {
-    let zero = value == 0.0;
-    match operator {
-        Add => zero && value.is_sign_negative(),
-        Sub => zero && (!on_the_left || value.is_sign_negative()),
-        Mul => value.abs() == 1.0,
-        Div => !on_the_left && value.abs() == 1.0,
-    }
-}
-
 impl<'ctx> FunctionTranslator<'_, 'ctx> {
     /// Which lanes are NaN, as `<N x i1>`.
     pub(super) fn is_nan(&self, value: VectorValue<'ctx>) -> Result<VectorValue<'ctx>, BuilderError> {
@@ -135,13 +123,7 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
     fn float_arithmetic(&mut self, shape: Shape, operator: Arithmetic) -> Result<bool, CompileError> {
         let right = self.pop_as(shape)?;
         let left = self.pop_as(shape)?;
-        // LLVM replaces x * 1.0 and its like by x, which may be a signalling NaN: make the variable operand quiet.
-        let identity = |value: VectorValue<'ctx>, on_the_left| {
-            self.splat_constant(value, shape).is_some_and(|c| is_identity(operator, on_the_left, c))
-        };
-        let (keep_left, keep_right) = (identity(right, false), identity(left, true));
-        let left = if keep_left { self.quiet(left, shape)? } else { left };
-        let right = if keep_right { self.quiet(right, shape)? } else { right };
+        let (left, right) = (self.hide_constant(left)?, self.hide_constant(right)?);
         let result = match operator {
             Add => self.builder.build_float_add(left, right, "")?,
             Sub => self.builder.build_float_sub(left, right, "")?,
@@ -151,30 +133,15 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
         self.push_float(result, shape)
     }
 
-    /// The value that all lanes of a constant have.
-    fn splat_constant(&self, value: VectorValue<'ctx>, shape: Shape) -> Option<f64> {
-        if !value.is_const() {
-            return None;
-        }
-        let lane = |index: u64| {
-            let index = self.context.i32_type().const_int(index, false);
-            let lane = value.const_extract_element(index);
-            lane.is_float_value().then(|| lane.into_float_value().get_constant()).flatten()
-        };
-        let (first, lossy) = lane(0)?;
-        let same = |index| lane(index).is_some_and(|(other, _)| other.to_bits() == first.to_bits());
-        (!lossy && (1..u64::from(shape.lanes())).all(same)).then_some(first)
+    /// LLVM replaces `x * 1.0`, `x - 0.0` and the like by `x`, which may be a signalling NaN: arithmetic makes it quiet. A constant
+    /// operand is hidden from it, at no cost in instructions.
+    fn hide_constant(&mut self, value: VectorValue<'ctx>) -> Result<VectorValue<'ctx>, CompileError> {
+        if value.is_const() { self.hide(value) } else { Ok(value) }
     }
 
-    /// Sets the quiet bit of every NaN.
-    fn quiet(&self, value: VectorValue<'ctx>, shape: Shape) -> Result<VectorValue<'ctx>, CompileError> {
-        let integers = shape.as_integers();
-        let quiet_bit = if shape == F32x4 { 1 << 22 } else { 1 << 51 };
-        let bits = self.vector_cast(value, self.shape_type(integers))?;
-        let quieted = self.builder.build_or(bits, self.splat_int(integers, quiet_bit), "")?;
-        let quieted = self.vector_cast(quieted, self.shape_type(shape))?;
-        let nan = self.is_nan(value)?;
-        self.choose(nan, quieted, value)
+    /// The same value, about which LLVM knows nothing.
+    pub(super) fn hide(&mut self, value: VectorValue<'ctx>) -> Result<VectorValue<'ctx>, CompileError> {
+        self.vector_intrinsic("llvm.arithmetic.fence", &[value.get_type()], &[value])
     }
 
     /// The specification's minimum and maximum: NaN when either is, -0 below +0.
