@@ -24,7 +24,7 @@ use crate::format::{
 use crate::info::{ExportKind, GlobalType, ImportKind, Limits, MemoryType, TableType, ThunkInfo};
 use crate::inlined::Inlined;
 use crate::lines::Lines;
-use crate::map::Mapping;
+use crate::map::{MapError, Mapping};
 use crate::verify::{read_header, verify_sections};
 use crate::view::{
     ChunkView, DataView, ElementView, ExportView, Expressions, FuncRefView, FuncTypeView, FunctionIndices,
@@ -38,6 +38,9 @@ pub enum LoadError {
     /// The operating system refuses.
     #[error("cannot read or map the artifact: {0}")]
     Io(#[from] io::Error),
+    /// The code may not be executed.
+    #[error("cannot map the artifact's code executable: {0}; its file system may be mounted noexec")]
+    Execute(#[source] io::Error),
     /// Something else.
     #[error("the file is not a Mote artifact; make one with `mote compile`")]
     NotAnArtifact,
@@ -136,7 +139,11 @@ impl Artifact {
             return Err(LoadError::Architecture { found: machine_name(machine) });
         }
         let end = verify_sections(&header).ok_or(LoadError::Damaged { what: "section table" })?;
-        let mapping = Mapping::new(file, end, run.then(|| header.text.len.get())).map_err(io::Error::from)?;
+        let mapping =
+            Mapping::new(file, end, run.then(|| header.text.len.get())).map_err(|error| match error {
+                MapError::Read(error) => LoadError::Io(error.into()),
+                MapError::Execute(error) => LoadError::Execute(error.into()),
+            })?;
         let artifact = Self { header, machine, mapping, file: file.try_clone()? };
         artifact.verify_metadata()?;
         if run && let Some(feature) = cpu::first_missing(artifact.cpu_features()) {

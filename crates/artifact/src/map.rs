@@ -22,27 +22,38 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; there is no interior mutability.
 unsafe impl Sync for Mapping {}
 
+/// What the operating system refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MapError {
+    /// To map the file.
+    Read(Errno),
+    /// To make its code executable.
+    Execute(Errno),
+}
+
 impl Mapping {
     /// Maps `[PAGE, end)` of the file readable, and the pages of `text` executable as well. `text` must start at `PAGE`.
-    pub(crate) fn new(file: &File, end: u64, text: Option<u64>) -> Result<Self, Errno> {
-        let len = end.checked_sub(PAGE).and_then(|len| usize::try_from(len).ok()).ok_or(Errno::NOMEM)?;
+    pub(crate) fn new(file: &File, end: u64, text: Option<u64>) -> Result<Self, MapError> {
+        let len = end
+            .checked_sub(PAGE)
+            .and_then(|len| usize::try_from(len).ok())
+            .ok_or(MapError::Read(Errno::NOMEM))?;
         if len == 0 {
             return Ok(Self { start: NonNull::dangling(), len });
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
-        let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, PAGE)? };
-        let mapping = Self { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len };
+        let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, PAGE) };
+        let start = start.map_err(MapError::Read)?;
+        let mapping = Self { start: NonNull::new(start.cast()).ok_or(MapError::Read(Errno::NOMEM))?, len };
         let text = text.and_then(|text| usize::try_from(text).ok()).filter(|&text| text != 0 && text <= len);
         if let Some(text) = text {
-            // SAFETY: the range is the first part of the mapping that was just made, which nobody else knows yet. Protection of whole
-            // pages: the writer gives no other section a part of the code's pages.
-            unsafe {
-                rustix::mm::mprotect(
-                    start,
-                    text,
-                    rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::EXEC,
-                )?
-            };
+            let access = ProtFlags::READ | ProtFlags::EXEC;
+            // Mapped anew, not changed by mprotect: hardened processes may not make memory executable that was not before.
+            // SAFETY: the range is the first part of the mapping that was just made, which nobody else knows yet. Whole pages are
+            // replaced by the same pages: the writer gives no other section a part of the code's.
+            let mapped =
+                unsafe { mmap(start, text, access, MapFlags::PRIVATE | MapFlags::FIXED, file, PAGE) };
+            mapped.map_err(MapError::Execute)?;
         }
         Ok(mapping)
     }

@@ -79,7 +79,7 @@ fn load(
 fn refusal(error: LoadError) -> Refusal {
     match error {
         // A file system mounted noexec says EPERM, a security module EACCES.
-        LoadError::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+        LoadError::Execute(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Refusal::Unmappable(error.to_string())
         }
         error => Refusal::Unfit(error.to_string()),
