@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(MOTE_CACHE)/target
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build corpus run run-everything test fmt lint unit bench bench-start bench-compile clean
+.PHONY: help setup build libmote corpus run run-everything test fmt lint unit bench bench-start bench-compile clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,12 @@ setup: ## install what is missing: Debian packages, Rust targets
 build: setup ## build the programs into bin/
 	@mkdir -p bin $(CARGO_TARGET_DIR)
 	@flock $(CARGO_TARGET_DIR)/.mote-build.lock scripts/build-programs
+
+libmote: setup ## build the library for C into bin/: libmote.so, libmote.a
+	@mkdir -p bin
+	cargo build --release --locked -p mote-capi
+	@install -m 644 $(CARGO_TARGET_DIR)/release/libmote.a bin/libmote.a
+	@install -m 755 $(CARGO_TARGET_DIR)/release/libmote.so bin/libmote.so
 
 corpus: setup ## fetch and compile the programs of tests/corpus
 	@scripts/corpus all

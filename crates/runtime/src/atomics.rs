@@ -34,12 +34,29 @@ enum Woken {
 
 struct Waiter {
     address: usize,
-    /// 0 while it waits; on the waiter's stack, where it stays until the waiter has left the queue.
+    /// [`WAITING`], [`NOTIFIED`] or [`LOOK`]; on the waiter's stack, where it stays until the waiter has left the queue.
     state: *const AtomicU32,
 }
 
 // SAFETY: the word outlives its place in the queue.
 unsafe impl Send for Waiter {}
+
+/// A waiter sleeps while its state is this.
+const WAITING: u32 = 0;
+/// Taken out of the queue by a notifier.
+const NOTIFIED: u32 = 1;
+/// Something was asked of the guest.
+const LOOK: u32 = 2;
+
+/// Makes the waiter with this state look whether its guest was interrupted. Safe in a signal handler: the sleep that it interrupts finds
+/// the state changed when the kernel restarts it, and so does one that has not begun.
+///
+/// # Safety
+/// The state is alive.
+pub(crate) unsafe fn make_look(state: *const AtomicU32) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { (*state).compare_exchange(WAITING, LOOK, Ordering::SeqCst, Ordering::SeqCst) };
+}
 
 const BUCKETS: usize = 64;
 static QUEUES: [Mutex<Vec<Waiter>>; BUCKETS] = [const { Mutex::new(Vec::new()) }; BUCKETS];
@@ -76,7 +93,7 @@ pub(crate) fn wait(
     }
     let until =
         u64::try_from(timeout_ns).ok().and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
-    let state = AtomicU32::new(0);
+    let state = AtomicU32::new(WAITING);
     let queued = with_queue(at as usize, |queue| {
         // SAFETY: an aligned word inside a memory that stays mapped; guests change it with atomic operations.
         let equal = unsafe {
@@ -93,15 +110,35 @@ pub(crate) fn wait(
     if !queued {
         return Ok(Woken::NotEqual as u32);
     }
+    // SAFETY: the running fiber is alive; its guest made this call.
+    let parked = unsafe { &(*store.fiber).parked };
+    parked.store((&raw const state).cast_mut(), Ordering::SeqCst);
+    let result = sleep_until_woken(store, at as usize, &state, until);
+    parked.store(std::ptr::null_mut(), Ordering::SeqCst);
+    result
+}
+
+/// Sleeps in the queue of the address until notified, interrupted, or the time is over.
+fn sleep_until_woken(
+    store: &StoreOpaque,
+    at: usize,
+    state: &AtomicU32,
+    until: Option<Instant>,
+) -> Result<u32, Trap> {
     loop {
-        if state.load(Ordering::Acquire) != 0 {
-            return Ok(Woken::Notified as u32);
+        match state.load(Ordering::SeqCst) {
+            NOTIFIED => return Ok(Woken::Notified as u32),
+            LOOK => {
+                // A notifier may be faster: then its word stays.
+                let _ = state.compare_exchange(LOOK, WAITING, Ordering::SeqCst, Ordering::SeqCst);
+            }
+            _ => {}
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let interrupted = deadline::interrupted(store);
         if interrupted || left.is_some_and(|left| left.is_zero()) {
-            let mine = &raw const state;
-            let left_queue = with_queue(at as usize, |queue| {
+            let mine = std::ptr::from_ref(state);
+            let left_queue = with_queue(at, |queue| {
                 let place = queue.iter().position(|waiter| waiter.state == mine);
                 place.map(|place| queue.remove(place)).is_some()
             });
@@ -112,7 +149,7 @@ pub(crate) fn wait(
                 (_, true) => Err(TrapCode::Interrupted.into()),
             };
         }
-        sleep(&state, left);
+        sleep(state, left);
     }
 }
 
@@ -138,7 +175,7 @@ pub(crate) fn notify(
             woken += 1;
             // SAFETY: the waiter stays until it sees the state change or takes this lock.
             unsafe {
-                (*waiter.state).store(1, Ordering::Release);
+                (*waiter.state).store(NOTIFIED, Ordering::SeqCst);
                 // The waiter may have left by now: then this wakes nobody, or someone who looks again.
                 wake(waiter.state);
             }

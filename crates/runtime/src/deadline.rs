@@ -17,6 +17,7 @@ use libc::{c_int, c_void, siginfo_t};
 use mote_artifact::abi::TrapCode;
 
 use crate::arch::{Interrupted, Status};
+use crate::atomics;
 use crate::code;
 use crate::fiber::{self, Fault, Fiber};
 use crate::store::{AsStoreMut, StoreOpaque};
@@ -312,23 +313,32 @@ unsafe fn look(fiber: &mut Fiber, interrupted: &mut Interrupted) {
     }
     // Host code, or a stub between host and guest: the stub looks when it goes back to the guest. A stub that is past looking is
     // caught by the next signal.
-    fiber.pending.store(1, Ordering::Relaxed);
+    fiber.pending.fetch_or(fiber::pending::SIGNAL, Ordering::Relaxed);
     if request == Request::Stop {
         control.notify_event();
+        let parked = fiber.parked.load(Ordering::SeqCst);
+        if !parked.is_null() {
+            // SAFETY: the word is alive as long as it is there, and this thread is the one that takes it away.
+            unsafe { atomics::make_look(parked) };
+        }
     }
     if ARMED.get() == NEVER {
         arm(now_ns().saturating_add(REPEAT.as_nanos() as u64));
     }
 }
 
-/// A host call is over and something was asked of the guest meanwhile; called by the stub, on the host's stack. 0: go on.
+/// A host call is over, and something was asked of the guest meanwhile or a direct call has an outcome instead of a result; called
+/// by the stubs, on the host's stack. 0: go on, with what the call returned.
 ///
 /// # Safety
 /// The fiber is the running one.
 pub(crate) unsafe extern "C" fn on_pending(fiber: *mut Fiber) -> u64 {
     // SAFETY: the running fiber and its store are alive.
-    let (fiber, store) = unsafe { (&*fiber, &mut *(*fiber).store) };
-    fiber.pending.store(0, Ordering::Relaxed);
+    let (fiber, store) = unsafe { (&mut *fiber, &mut *(*fiber).store) };
+    if let Some(outcome) = fiber.take_direct_outcome() {
+        return outcome as u64;
+    }
+    fiber.pending.fetch_and(!fiber::pending::SIGNAL, Ordering::Relaxed);
     match store.control.request() {
         Request::Stop => {
             store.outcome = Some(HostReason::Trap(TrapCode::Interrupted.into()));

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::time::Duration;
 
-use crate::arch::{self, Status};
+use crate::arch::{self, Registers, Status};
+use crate::backtrace::{Backtrace, Frame};
 use crate::deadline;
 use crate::fiber::{self, Fiber};
 use crate::func::{self, Func, FuncTypeText};
@@ -118,6 +119,10 @@ impl Execution {
         let Some(fiber) = self.fiber.as_deref_mut() else {
             return Err(Trap::host("the call has already ended"));
         };
+        if matches!(self.state, State::Suspended { .. }) {
+            // A direct call takes its answer from either kind of register.
+            fiber.result_float = fiber.result.u64();
+        }
         if deadline::interrupted(opaque) {
             self.end();
             return Err(TrapCode::Interrupted.into());
@@ -171,6 +176,22 @@ impl Execution {
                 Err(fiber::resume_panic(trap))
             }
         }
+    }
+
+    /// The guest's frames where it stands, innermost first; empty before it begins and after it has ended.
+    pub fn frames(&self) -> Vec<Frame> {
+        let Some(fiber) = &self.fiber else { return Vec::new() };
+        let (registers, returns) = match self.state {
+            State::Ready | State::Ended => return Vec::new(),
+            State::Preempted => (fiber.registers, false),
+            State::Suspended { .. } | State::Yielded => {
+                // SAFETY: a stub left the guest: its registers are on its stack.
+                let registers = unsafe { Registers::of_host_call(fiber.guest_sp) };
+                (registers, true)
+            }
+        };
+        // SAFETY: the stack is mapped and nothing runs on it.
+        unsafe { Backtrace::capture(&registers, fiber.stack_range(), returns) }.frames()
     }
 
     /// Whether the call has ended: returned, trapped or been cancelled.

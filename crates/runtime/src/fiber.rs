@@ -12,13 +12,14 @@ use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use mote_artifact::abi::TrapCode;
 
 use crate::arch::{self, Registers, Status};
 use crate::backtrace::Backtrace;
 use crate::deadline;
+use crate::func::Outcome;
 use crate::mapping::{Mapping, round_to_pages};
 use crate::signals;
 use crate::store::StoreOpaque;
@@ -42,12 +43,20 @@ pub(crate) struct Fiber {
     /// The guest's stack pointer while it waits for the host.
     pub(crate) guest_sp: *mut u8,
     pub(crate) stack_top: *mut u8,
-    /// Not 0: a signal came while the host was at work, look before going back to the guest.
+    /// Bits of [`pending`]: look before going back to the guest.
     pub(crate) pending: AtomicU32,
+    /// What a direct host call returns to the guest that was left meanwhile, in a general register.
+    pub(crate) result: Slot,
+    /// The same in a vector register.
+    pub(crate) result_float: u64,
     /// Where the guest stood when a signal stopped it, or where it goes on after a throw.
     pub(crate) registers: Registers,
+    /// What a direct host call leads to when it has no result.
+    direct_outcome: Outcome,
     /// Why a signal stopped the guest.
     pub(crate) fault: Cell<Fault>,
+    /// The word of the atomic wait that the guest is in, null when none.
+    pub(crate) parked: AtomicPtr<AtomicU32>,
     /// The store whose guest runs here.
     pub(crate) store: *mut StoreOpaque,
     /// May a host function leave the guest, to be continued later.
@@ -56,6 +65,14 @@ pub(crate) struct Fiber {
     pub(crate) preemptible: bool,
     stack: Mapping,
     stack_low: usize,
+}
+
+/// Bits of [`Fiber::pending`].
+pub(crate) mod pending {
+    /// A signal came while the host was at work.
+    pub(crate) const SIGNAL: u32 = 1;
+    /// A direct host call has an outcome instead of a result.
+    pub(crate) const OUTCOME: u32 = 2;
 }
 
 /// What a signal handler found.
@@ -88,7 +105,6 @@ impl Fiber {
         let stack_bytes = round_to_pages(stack_bytes.max(KEPT_BYTES)).ok_or(io::ErrorKind::OutOfMemory)?;
         let stack_at = SAVE_BYTES + GUARD_BYTES;
         let stack = Mapping::reserve(stack_at.checked_add(stack_bytes).ok_or(io::ErrorKind::OutOfMemory)?)?;
-        stack.commit(0, SAVE_BYTES)?;
         stack.commit(stack_at, stack_bytes)?;
         let stack_low = stack.base() as usize + stack_at;
         // SAFETY: one past the end of the mapping.
@@ -98,8 +114,12 @@ impl Fiber {
             guest_sp: std::ptr::null_mut(),
             stack_top,
             pending: AtomicU32::new(0),
+            result: Slot::ZERO,
+            result_float: 0,
+            direct_outcome: Outcome::Return,
             registers: Registers::default(),
             fault: Cell::new(Fault { code: TrapCode::Unreachable, file_lost: false }),
+            parked: AtomicPtr::new(std::ptr::null_mut()),
             store: std::ptr::null_mut(),
             resumable: false,
             preemptible: false,
@@ -146,10 +166,22 @@ impl Fiber {
         self.stack_top as usize - self.stack_low
     }
 
+    /// A direct host call ends without a result.
+    pub(crate) fn end_direct_call(&mut self, outcome: Outcome) {
+        self.direct_outcome = outcome;
+        self.pending.fetch_or(pending::OUTCOME, Ordering::Relaxed);
+    }
+
+    /// The outcome of the direct host call that has just ended, if it has no result.
+    pub(crate) fn take_direct_outcome(&mut self) -> Option<Outcome> {
+        let before = self.pending.fetch_and(!pending::OUTCOME, Ordering::Relaxed);
+        (before & pending::OUTCOME != 0).then_some(self.direct_outcome)
+    }
+
     /// Lets the guest on this fiber be suspended, and preempted where the processor's state can be saved.
     pub(crate) fn make_resumable(&mut self) {
         self.resumable = true;
-        self.preemptible = arch::prepare_preemption(SAVE_BYTES);
+        self.preemptible = arch::prepare_preemption(SAVE_BYTES) && self.stack.commit(0, SAVE_BYTES).is_ok();
     }
 
     /// The addresses of the stack.
@@ -160,6 +192,11 @@ impl Fiber {
     /// Whether an address is in the guard below the stack.
     pub(crate) fn guards(&self, address: usize) -> bool {
         (self.stack_low - GUARD_BYTES..self.stack_low).contains(&address)
+    }
+
+    /// Whether a stack pointer is this stack's, run into the guard included.
+    pub(crate) fn holds(&self, sp: usize) -> bool {
+        (self.stack_low - GUARD_BYTES..=self.stack_top as usize).contains(&sp)
     }
 
     /// End of the save area: registers of a preempted guest are stored downwards from here.

@@ -7,17 +7,19 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::arch;
 use crate::canonical_types;
 use crate::exception;
 use crate::fiber;
 use crate::instance::InstanceData;
 use crate::store::{AsStore, AsStoreMut, Caller, StoreId, StoreInner, StoreOpaque};
 use crate::trap::{HostError, HostReason, Trap};
-use crate::value::{FuncType, Slot, Val, WasmValue, WasmValues};
+use crate::value::{Class, FuncType, Slot, Val, WasmValue, WasmValues};
 
 /// What a funcref points to, as generated code reads it (`abi::func_ref`).
 #[derive(Clone, Copy)]
@@ -51,8 +53,15 @@ pub(crate) type ArrayCall = unsafe extern "C" fn(record: *const HostRecord, slot
 pub struct HostFunc {
     ty: HostType,
     call: ArrayCall,
+    /// The same function with arguments and result in registers, when its type allows that: C's convention, the record first.
+    direct: Option<*const u8>,
     closure: Box<dyn Any + Send + Sync>,
 }
+
+// SAFETY: the code address is no data; the rest is Send and Sync by itself.
+unsafe impl Send for HostFunc {}
+// SAFETY: as above.
+unsafe impl Sync for HostFunc {}
 
 enum HostType {
     Static(fn() -> FuncType),
@@ -74,7 +83,7 @@ impl HostFunc {
         func: impl Fn(Caller<'_, T>, &[Val], &mut [Val]) -> Result<(), HostError> + Send + Sync + 'static,
     ) -> Self {
         let dynamic = Dynamic { ty: ty.clone(), func: Box::new(func) };
-        Self { ty: HostType::Dynamic(ty), call: call_dynamic::<T>, closure: Box::new(dynamic) }
+        Self { ty: HostType::Dynamic(ty), call: call_dynamic::<T>, direct: None, closure: Box::new(dynamic) }
     }
 }
 
@@ -86,6 +95,8 @@ pub(crate) struct HostRecord {
     /// Where the stub finds the running fiber.
     pub(crate) store: NonNull<StoreOpaque>,
     pub(crate) call: ArrayCall,
+    /// What the direct stub calls; null when there is no direct call.
+    pub(crate) direct: *const u8,
     pub(crate) instance: Option<NonNull<InstanceData>>,
     pub(crate) func: Arc<HostFunc>,
     pub(crate) func_ref: FuncRef,
@@ -232,13 +243,16 @@ impl Func {
         &self,
         store: impl AsStore,
     ) -> Result<TypedFunc<P, R>, FuncTypeError> {
-        let given = self.ty(store);
+        let given = self.ty(&store);
         let expected = FuncType { params: P::types(), results: R::types() };
-        if given == expected {
-            Ok(TypedFunc { func: *self, types: PhantomData })
-        } else {
-            Err(FuncTypeError { expected, given })
+        if given != expected {
+            return Err(FuncTypeError { expected, given });
         }
+        let func_ref = self.func_ref(store.opaque());
+        // SAFETY: owners live as long as their store.
+        let owner = unsafe { func_ref.owner.as_ref() };
+        let entry = owner.and_then(|owner| owner.module.entry_thunk(func_ref.type_id as u32).ok());
+        Ok(TypedFunc { func: *self, entry: entry.unwrap_or(std::ptr::null()), types: PhantomData })
     }
 }
 
@@ -297,8 +311,15 @@ pub(crate) fn results(ty: &FuncType, slots: &[Slot], store: StoreId) -> Vec<Val>
 /// A function whose type Rust knows.
 pub struct TypedFunc<P, R> {
     func: Func,
+    /// The entry thunk of a guest's function; null for a host's.
+    entry: *const u8,
     types: PhantomData<fn(P) -> R>,
 }
+
+// SAFETY: as for Func; the code stays mapped as long as the function's store.
+unsafe impl<P, R> Send for TypedFunc<P, R> {}
+// SAFETY: as above.
+unsafe impl<P, R> Sync for TypedFunc<P, R> {}
 
 impl<P, R> Clone for TypedFunc<P, R> {
     fn clone(&self) -> Self {
@@ -334,12 +355,18 @@ impl<P: WasmValues, R: WasmValues> TypedFunc<P, R> {
         if !fits {
             return Err(Trap::host("an argument is a reference of another store"));
         }
-        let mut slots = [const { std::mem::MaybeUninit::<Slot>::uninit() }; INLINE_SLOTS];
+        let mut slots = [const { MaybeUninit::<Slot>::uninit() }; INLINE_SLOTS];
         let slots = slots.as_mut_ptr().cast::<Slot>();
         // SAFETY: the slots fit arguments and results; the function has this type, checked when it was typed.
         unsafe {
             params.write(slots);
-            self.func.call_slots(store.opaque_ptr(), slots)?;
+            let store = store.opaque_ptr();
+            if self.entry.is_null() {
+                self.func.call_slots(store, slots)?;
+            } else {
+                let func_ref = self.func.func_ref(store.as_ref());
+                fiber::call(store, self.entry, func_ref.ctx, func_ref.code, slots)?;
+            }
             Ok(R::read(slots, self.func.store))
         }
     }
@@ -413,7 +440,28 @@ macro_rules! host_func {
                         })
                     }
                 }
+                /// # Safety
+                /// Called by the direct stub: the record holds a closure of type F.
+                #[allow(non_snake_case, clippy::too_many_arguments)]
+                unsafe extern "C" fn direct<T, F, R, $($param),*>(
+                    record: *const HostRecord,
+                    $($param: $param,)*
+                ) -> MaybeUninit<R::Values>
+                where
+                    T: 'static,
+                    F: Fn(Caller<'_, T>, $($param),*) -> R + Send + Sync + 'static,
+                    R: HostResult + 'static,
+                    $($param: WasmValue,)*
+                {
+                    // SAFETY: the stub passes a valid record.
+                    let record = unsafe { &*record };
+                    let closure = std::ptr::from_ref(&*record.func.closure).cast::<F>();
+                    // SAFETY: the record was made with a closure of type F in a store of data T.
+                    unsafe { direct_shim::<T, R>(record, |caller| (*closure)(caller, $($param),*)) }
+                }
+                let can_be_direct = const { is_direct::<R::Values>(&[$($param::CLASS),*]) };
                 HostFunc {
+                    direct: can_be_direct.then_some(direct::<T, F, R, $($param),*> as *const u8),
                     ty: HostType::Static(|| FuncType {
                         params: <($($param,)*)>::types(),
                         results: R::Values::types(),
@@ -439,6 +487,47 @@ host_func!(A B C D E G H I J);
 host_func!(A B C D E G H I J K);
 host_func!(A B C D E G H I J K L);
 host_func!(A B C D E G H I J K L M);
+
+/// Whether a host function with these parameters and results can be called with all of them in registers.
+const fn is_direct<R: WasmValues>(params: &[Class]) -> bool {
+    let (mut integers, mut floats, mut rest) = (0, 0, params);
+    while let [class, others @ ..] = rest {
+        match class {
+            Class::Integer => integers += 1,
+            Class::Float => floats += 1,
+            Class::Slot => return false,
+        }
+        rest = others;
+    }
+    // The record takes the first general register.
+    R::DIRECT && integers < arch::INTEGER_ARGUMENTS && floats <= arch::FLOAT_ARGUMENTS
+}
+
+/// Runs a typed host function that was called directly. When there is no result to return, the fiber's `pending` word makes the
+/// stub look for the outcome.
+///
+/// # Safety
+/// The record's store has data of type T, and its running fiber's guest is the caller.
+unsafe fn direct_shim<T, R: HostResult>(
+    record: &HostRecord,
+    call: impl FnOnce(Caller<'_, T>) -> R,
+) -> MaybeUninit<R::Values> {
+    // SAFETY: the guest waits: nobody else uses the store during this call.
+    let caller = unsafe { Caller::new(record.store.cast(), record.instance) };
+    let error = match catch_unwind(AssertUnwindSafe(|| call(caller).into_result())) {
+        Ok(Ok(value)) => return MaybeUninit::new(value),
+        Ok(Err(error)) => error,
+        Err(payload) => HostError(HostReason::Trap(Trap::panic(payload))),
+    };
+    // SAFETY: the caller's borrow has ended; the store's running fiber is alive.
+    unsafe {
+        let store = &mut *record.store.as_ptr();
+        let fiber = store.fiber;
+        let outcome = store.end_host_call(record, &raw mut (*fiber).result, error);
+        (*fiber).end_direct_call(outcome);
+    }
+    MaybeUninit::uninit()
+}
 
 /// Runs a typed host function: results or the reason why there are none, and never an unwinding panic.
 ///
@@ -575,17 +664,20 @@ impl StoreOpaque {
         instance: Option<NonNull<InstanceData>>,
     ) -> Func {
         let type_id = canonical_types::intern(&func.ty());
+        let direct = func.direct.unwrap_or(std::ptr::null());
         let func_ref = FuncRef {
-            code: std::ptr::null(),
+            // Without a direct call the code is a thunk of an artifact, which comes with a module that has the type.
+            code: if direct.is_null() { direct } else { arch::direct_stub() },
             ctx: std::ptr::null_mut(),
             type_id: u64::from(type_id),
             owner: std::ptr::null(),
         };
         let call = func.call;
         let record = HostRecord {
-            array_stub: crate::arch::array_stub(),
+            array_stub: arch::array_stub(),
             store: NonNull::from(&mut *self),
             call,
+            direct,
             instance,
             func,
             func_ref,

@@ -33,6 +33,8 @@ mod pages;
 mod reset;
 mod segments;
 mod signals;
+#[cfg(feature = "snapshot")]
+mod snapshot;
 mod store;
 mod table;
 mod tag;
@@ -51,6 +53,8 @@ pub use memory::{Memory, MemoryAccessError, MemoryError, MemoryType, SharedMemor
 pub use module::{ExportType, ExternType, ImportType, Module};
 pub use mote_artifact::{Artifact, LoadError};
 pub use reset::ResetError;
+#[cfg(feature = "snapshot")]
+pub use snapshot::SnapshotError;
 pub use store::{AsStore, AsStoreMut, Caller, Store, StoreId};
 pub use table::{Table, TableError, TableType};
 pub use tag::Tag;

@@ -19,7 +19,7 @@ pub(crate) struct MemoryDef {
     pub(crate) byte_len: AtomicU64,
 }
 
-/// Bytes that were asked for are not in the memory.
+/// Bytes that were asked for are not in the memory, or on a page whose file has been truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes at address {address} are outside the memory")]
 pub struct MemoryAccessError {
@@ -160,16 +160,14 @@ impl SharedMemory {
     pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryAccessError> {
         let from = self.0.checked(address, to.len() as u64)?;
         // SAFETY: the bytes are inside the memory, and machine code may copy what others change.
-        unsafe { crate::arch::copy_bytes(to.as_mut_ptr(), from, to.len()) };
-        Ok(())
+        copied(unsafe { crate::arch::copy_bytes(to.as_mut_ptr(), from, to.len()) }, address, to.len())
     }
 
     /// Copies bytes into the memory.
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryAccessError> {
         let to = self.0.checked(address, from.len() as u64)?;
         // SAFETY: as in `read`.
-        unsafe { crate::arch::copy_bytes(to, from.as_ptr(), from.len()) };
-        Ok(())
+        copied(unsafe { crate::arch::copy_bytes(to, from.as_ptr(), from.len()) }, address, from.len())
     }
 }
 
@@ -314,8 +312,7 @@ impl Memory {
         let from = self.entity(store.opaque()).checked(address, to.len() as u64)?;
         // SAFETY: the bytes are inside the memory, which outlives this call; other threads of a shared memory may write them at
         // the same time, which `copy_bytes` (machine code) allows.
-        unsafe { crate::arch::copy_bytes(to.as_mut_ptr(), from, to.len()) };
-        Ok(())
+        copied(unsafe { crate::arch::copy_bytes(to.as_mut_ptr(), from, to.len()) }, address, to.len())
     }
 
     /// Copies bytes into the memory.
@@ -327,8 +324,7 @@ impl Memory {
     ) -> Result<(), MemoryAccessError> {
         let to = self.entity(store.opaque_mut()).checked(address, from.len() as u64)?;
         // SAFETY: as in `read`.
-        unsafe { crate::arch::copy_bytes(to, from.as_ptr(), from.len()) };
-        Ok(())
+        copied(unsafe { crate::arch::copy_bytes(to, from.as_ptr(), from.len()) }, address, from.len())
     }
 
     /// Reads bytes of a fixed number, for little-endian numbers and small records.
@@ -380,6 +376,11 @@ impl Memory {
     ) -> Result<*mut u8, MemoryAccessError> {
         self.entity(store.opaque()).checked(address, len)
     }
+}
+
+/// The result of a copy that left bytes out when pages of a truncated file are gone.
+fn copied(left: usize, address: u64, len: usize) -> Result<(), MemoryAccessError> {
+    if left == 0 { Ok(()) } else { Err(MemoryAccessError { address, len: len as u64 }) }
 }
 
 impl StoreOpaque {

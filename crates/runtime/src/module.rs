@@ -36,7 +36,22 @@ struct ModuleData {
     layout: ContextLayout,
     /// Process-wide number of each type.
     type_ids: Box<[u32]>,
+    /// Thunks by process-wide number of their type, in order.
+    thunks: Box<[Thunks]>,
 }
+
+/// Code addresses of the thunks of a type.
+#[derive(Clone, Copy)]
+struct Thunks {
+    type_id: u32,
+    entry: *const u8,
+    host: *const u8,
+}
+
+// SAFETY: code addresses of a text that the module keeps mapped; it is only executed.
+unsafe impl Send for ModuleData {}
+// SAFETY: as above.
+unsafe impl Sync for ModuleData {}
 
 /// The type of an import or export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,9 +105,17 @@ impl Module {
     pub fn from_artifact(artifact: Arc<Artifact>) -> Result<Self, LoadError> {
         let damaged = LoadError::Damaged { what: "table of counts" };
         let layout = ContextLayout::new(artifact.counts()).ok_or(damaged)?;
-        let type_ids = artifact.types().map(|ty| canonical_types::intern(&func_type(ty))).collect();
+        let type_ids: Box<[u32]> =
+            artifact.types().map(|ty| canonical_types::intern(&func_type(ty))).collect();
+        let code = |offset| code_at(&artifact, offset).ok_or(LoadError::Damaged { what: "table of thunks" });
+        let thunks = type_ids.iter().zip(0..).map(|(&type_id, number)| {
+            let thunks = artifact.thunks(number).ok_or(LoadError::Damaged { what: "table of thunks" })?;
+            Ok(Thunks { type_id, entry: code(thunks.entry)?, host: code(thunks.host)? })
+        });
+        let mut thunks = thunks.collect::<Result<Box<[Thunks]>, LoadError>>()?;
+        thunks.sort_unstable_by_key(|thunks| thunks.type_id);
         let registration = Registration::new(&artifact);
-        Ok(Self(Arc::new(ModuleData { registration, artifact, layout, type_ids })))
+        Ok(Self(Arc::new(ModuleData { registration, artifact, layout, type_ids, thunks })))
     }
 
     /// The artifact.
@@ -113,30 +136,27 @@ impl Module {
         self.0.type_ids.get(number as usize).copied()
     }
 
-    /// The module's number of a type.
-    fn type_number(&self, type_id: u32) -> Option<u32> {
-        self.0.type_ids.iter().position(|&it| it == type_id).map(|at| at as u32)
-    }
-
     /// The address of code at an offset of the text.
     pub(crate) fn code(&self, offset: u64) -> Option<*const u8> {
-        let (text, len) = self.0.artifact.text();
-        let offset = usize::try_from(offset).ok().filter(|&offset| offset < len)?;
-        // SAFETY: the offset is inside the text.
-        Some(unsafe { text.add(offset) })
+        code_at(&self.0.artifact, offset)
+    }
+
+    fn thunks(&self, type_id: u32) -> Option<&Thunks> {
+        let at = self.0.thunks.binary_search_by_key(&type_id, |thunks| thunks.type_id).ok()?;
+        self.0.thunks.get(at)
     }
 
     /// The thunk through which the host calls functions of this type.
     pub(crate) fn entry_thunk(&self, type_id: u32) -> Result<*const u8, Trap> {
-        let offset = self.type_number(type_id).and_then(|number| self.0.artifact.thunks(number));
-        let code = offset.and_then(|thunks| self.code(thunks.entry));
-        code.ok_or_else(|| Trap::host("the artifact has no entry thunk for the function's type"))
+        let thunks = self.thunks(type_id);
+        thunks
+            .map(|thunks| thunks.entry)
+            .ok_or_else(|| Trap::host("the artifact has no entry thunk for the function's type"))
     }
 
     /// The thunk through which guests call host functions of this type.
     pub(crate) fn host_thunk(&self, type_id: u32) -> Option<*const u8> {
-        let thunks = self.0.artifact.thunks(self.type_number(type_id)?)?;
-        self.code(thunks.host)
+        self.thunks(type_id).map(|thunks| thunks.host)
     }
 
     /// What it imports, in order.
@@ -212,6 +232,13 @@ struct IndexSpaces {
     memories: Vec<MemoryType>,
     globals: Vec<GlobalType>,
     tags: Vec<u32>,
+}
+
+fn code_at(artifact: &Artifact, offset: u64) -> Option<*const u8> {
+    let (text, len) = artifact.text();
+    let offset = usize::try_from(offset).ok().filter(|&offset| offset < len)?;
+    // SAFETY: the offset is inside the text.
+    Some(unsafe { text.add(offset) })
 }
 
 fn func_type(view: FuncTypeView<'_>) -> FuncType {

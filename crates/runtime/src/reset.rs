@@ -47,6 +47,16 @@ pub(crate) struct Checkpoint {
     memory_lens: Vec<u64>,
     dropped_data: Vec<bool>,
     dropped_elements: Vec<bool>,
+    /// By memory: what this checkpoint and earlier ones have mapped from anonymous files, byte addresses.
+    mapped: Vec<(usize, Range<usize>)>,
+}
+
+impl Checkpoint {
+    /// Bytes of a memory that are mapped from a checkpoint's file.
+    #[cfg(feature = "snapshot")]
+    pub(crate) fn mapped(&self, memory: usize) -> Vec<Range<usize>> {
+        self.mapped.iter().filter(|(index, _)| *index == memory).map(|(_, range)| range.clone()).collect()
+    }
 }
 
 impl Instance {
@@ -62,12 +72,15 @@ impl Instance {
             globals: data.global_cells().iter().map(|&cell| data.read_cell(cell)).collect(),
             dropped_data: data.dropped_data.clone(),
             dropped_elements: data.dropped_elements.clone(),
+            mapped: data.checkpoint.take().map(|earlier| earlier.mapped).unwrap_or_default(),
             ..Checkpoint::default()
         };
         for index in own {
             let Some(memory) = data.memories.get(index) else { continue };
             let entity = memory.entity(store);
-            keep_written(entity)?;
+            let base = entity.def().base as usize;
+            let regions = keep_written(entity)?;
+            checkpoint.mapped.extend(regions.into_iter().map(|it| (index, it.start - base..it.end - base)));
             checkpoint.memory_lens.push(entity.byte_len());
         }
         for table in data.own_tables() {
@@ -155,14 +168,14 @@ fn bytes(memory: &MemoryEntity) -> Range<usize> {
 }
 
 /// Makes the pages that were written part of what the memory's mapping begins with.
-fn keep_written(memory: &MemoryEntity) -> io::Result<()> {
+fn keep_written(memory: &MemoryEntity) -> io::Result<Vec<Range<usize>>> {
     let mut regions: Vec<Range<usize>> = Vec::new();
     pages::for_each_written(bytes(memory), |region| {
         regions.push(region);
         Ok(())
     })?;
     if regions.is_empty() {
-        return Ok(());
+        return Ok(regions);
     }
     if regions.len() > MAX_REGIONS
         && let (Some(first), Some(last)) = (regions.first(), regions.last())
@@ -178,7 +191,7 @@ fn keep_written(memory: &MemoryEntity) -> io::Result<()> {
         // SAFETY: inside the memory; no guest runs.
         file.write_all(unsafe { std::slice::from_raw_parts(region.start as *const u8, len) })?;
     }
-    for region in regions {
+    for region in &regions {
         let len = region.end - region.start;
         // SAFETY: replaces pages of the memory by a file's with the same contents.
         let got = unsafe {
@@ -196,7 +209,7 @@ fn keep_written(memory: &MemoryEntity) -> io::Result<()> {
         }
         at += len as libc::off_t;
     }
-    Ok(())
+    Ok(regions)
 }
 
 fn anonymous_file() -> io::Result<File> {

@@ -28,8 +28,8 @@ pub(crate) fn memory_init(
     let memory = instance.memories.get(memory as usize).ok_or(out_of_bounds)?.entity(store);
     let to = memory.checked(dst, len).map_err(|_| out_of_bounds)?;
     // SAFETY: the target is inside the memory, the source inside the artifact's mapping.
-    unsafe { crate::arch::copy_bytes(to, bytes.as_ptr(), bytes.len()) };
-    Ok(())
+    let left = unsafe { crate::arch::copy_bytes(to, bytes.as_ptr(), bytes.len()) };
+    if left == 0 { Ok(()) } else { Err(out_of_bounds) }
 }
 
 /// Copies `len` elements from `src` of an element segment to `dst` of a table.

@@ -1,7 +1,7 @@
 //! Faults of guests become traps.
 //!
-//! The handlers run on alternate stacks. A fault is a guest's only when its program counter is in the text of a module and this
-//! thread runs a fiber; everything else goes to the handler that was there before, exactly as if ours were not.
+//! The handlers run on alternate stacks. A fault is a guest's only when this thread runs a fiber, and its program counter is in the text
+//! of a module or its stack pointer has reached the guard of that fiber's stack; everything else goes to the handler that was there before, exactly as if ours were not.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -125,17 +125,13 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
     let handled = unsafe {
         let mut interrupted = Interrupted::new(context);
         let fiber = fiber::current();
-        match fiber.as_mut() {
-            Some(fiber) if code::is_guest(interrupted.pc()) => {
-                match classify(signal, info, &interrupted, fiber) {
-                    Some(fault) => {
-                        interrupted.leave(fiber, fault);
-                        true
-                    }
-                    None => false,
-                }
+        let fault = fiber.as_ref().and_then(|fiber| classify(signal, info, &interrupted, fiber));
+        match (fault, fiber.as_mut()) {
+            (Some(fault), Some(fiber)) => {
+                interrupted.leave(fiber, fault);
+                true
             }
-            _ => false,
+            _ => matches!(signal, libc::SIGSEGV | libc::SIGBUS) && interrupted.end_copy(),
         }
     };
     if !handled {
@@ -144,7 +140,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
     }
 }
 
-/// What a fault of guest code is; `None` when it is something that guest code does not do.
+/// What a fault of guest code is; `None` when it is not guest code's, or something that guest code does not do.
 ///
 /// # Safety
 /// `info` is the kernel's.
@@ -160,8 +156,14 @@ unsafe fn classify(
         return None;
     }
     let fault = |code| Fault { code, file_lost: false };
+    // A stub that saves registers on the guest's stack may be the one that finds it full. No Rust frame lies on that stack.
+    if signal == libc::SIGSEGV && fiber.guards(address) && fiber.holds(interrupted.sp()) {
+        return Some(fault(TrapCode::StackOverflow));
+    }
+    if !code::is_guest(interrupted.pc()) {
+        return None;
+    }
     match signal {
-        libc::SIGSEGV if fiber.guards(address) => Some(fault(TrapCode::StackOverflow)),
         libc::SIGSEGV => Some(fault(TrapCode::MemoryOutOfBounds)),
         libc::SIGBUS => Some(Fault { file_lost: true, ..fault(TrapCode::MemoryOutOfBounds) }),
         libc::SIGFPE => Some(fault(TrapCode::IntegerDivideByZero)),

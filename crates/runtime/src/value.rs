@@ -211,11 +211,30 @@ mod sealed {
 }
 pub(crate) use sealed::Sealed;
 
+/// How a value travels when a guest calls a host function directly.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// In a general register.
+    Integer,
+    /// In a vector register.
+    Float,
+    /// Not directly: through slots.
+    Slot,
+}
+
 /// A Rust type that is a WebAssembly value: `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, `u128` (`v128`), `Option<Func>`,
 /// `Option<ExternRef>`, `Option<ExnRef>`.
 pub trait WasmValue: Sealed + Copy + Send + 'static {
     /// Its WebAssembly type.
     const TYPE: ValueType;
+    /// How it travels in a direct call.
+    #[doc(hidden)]
+    const CLASS: Class = match Self::TYPE {
+        ValueType::I32 | ValueType::I64 => Class::Integer,
+        ValueType::F32 | ValueType::F64 => Class::Float,
+        _ => Class::Slot,
+    };
     /// Whether it is a reference to something in a store.
     #[doc(hidden)]
     const REFERENCE: bool = matches!(Self::TYPE, ValueType::FuncRef | ValueType::ExnRef);
@@ -291,6 +310,9 @@ pub trait WasmValues: Sealed + Copy + Send + 'static {
     /// Whether any is a reference to something in a store.
     #[doc(hidden)]
     const REFERENCES: bool;
+    /// Whether a host function may return it in a register.
+    #[doc(hidden)]
+    const DIRECT: bool;
     #[doc(hidden)]
     fn for_each_val(self, each: &mut dyn FnMut(Val));
     /// # Safety
@@ -309,6 +331,7 @@ impl<V: WasmValue> WasmValues for V {
     }
     const COUNT: usize = 1;
     const REFERENCES: bool = V::REFERENCE;
+    const DIRECT: bool = !matches!(V::CLASS, Class::Slot);
     fn for_each_val(self, each: &mut dyn FnMut(Val)) {
         each(self.to_val());
     }
@@ -331,6 +354,8 @@ macro_rules! tuple {
             }
             const COUNT: usize = $count;
             const REFERENCES: bool = false $(|| $name::REFERENCE)*;
+            // A tuple of one is no register value in C's rules; no results are.
+            const DIRECT: bool = $count == 0;
             fn for_each_val(self, _each: &mut dyn FnMut(Val)) {
                 $(_each(self.$index.to_val());)*
             }

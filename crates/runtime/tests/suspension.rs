@@ -54,6 +54,71 @@ fn a_host_call_suspends_and_its_answer_arrives() {
 }
 
 #[test]
+fn answers_arrive_in_every_kind_of_register() {
+    let text = r#"(module
+        (import "env" "f32" (func $f32 (param f32 i64) (result f32)))
+        (import "env" "f64" (func $f64 (param f64) (result f64)))
+        (import "env" "i32" (func $i32 (param i32) (result i32)))
+        (import "env" "two" (func $two (param i32) (result i32 f64)))
+        (import "env" "many" (func $many (param i32 i32 i32 i32 i32 i32 i32 f32 f64) (result f64)))
+        (func (export "run") (result f32 f64 i32 i32 f64 f64)
+            (call $f32 (f32.const 1.5) (i64.const -1)) (call $f64 (f64.const 2.5)) (call $i32 (i32.const -3))
+            (call $two (i32.const 4))
+            (call $many (i32.const 1) (i32.const 2) (i32.const 3) (i32.const 4) (i32.const 5) (i32.const 6) (i32.const 7)
+                (f32.const 8) (f64.const 9))))"#;
+    let mut linker = Linker::<bool>::new();
+    // Suspends when the store says so, answers at once otherwise.
+    fn answer<R>(caller: &Caller<'_, bool>, value: R) -> Result<R, HostError> {
+        if *caller.data() { Err(HostError::suspend(())) } else { Ok(value) }
+    }
+    linker.func_wrap("env", "f32", |c: Caller<'_, bool>, a: f32, b: i64| answer(&c, a + b as f32));
+    linker.func_wrap("env", "f64", |c: Caller<'_, bool>, a: f64| answer(&c, a * 2.0));
+    linker.func_wrap("env", "i32", |c: Caller<'_, bool>, a: i32| answer(&c, a * 2));
+    linker.func_wrap("env", "two", |c: Caller<'_, bool>, a: i32| answer(&c, (a, 0.25)));
+    linker.func_wrap(
+        "env",
+        "many",
+        |c: Caller<'_, bool>, a: i32, b: i32, d: i32, e: i32, f: i32, g: i32, h: i32, i: f32, j: f64| {
+            answer(&c, f64::from(a + 2 * b + 3 * d + 4 * e + 5 * f + 6 * g + 7 * h) + f64::from(i) * j)
+        },
+    );
+    let mut store = Store::new(false);
+    let instance = linker.instantiate(&mut store, &module(text)).unwrap();
+    let run = instance.get_func(&store, "run").unwrap();
+    let bits = |results: &[Val]| -> Vec<u64> {
+        let bits = |val: &Val| match *val {
+            Val::I32(value) => value as u64,
+            Val::F32(bits) => bits.into(),
+            Val::F64(bits) => bits,
+            _ => unreachable!(),
+        };
+        results.iter().map(bits).collect()
+    };
+    let direct = run.call(&mut store, &[]).unwrap();
+    let expected =
+        [Val::from(0.5_f32), Val::from(5.0), Val::I32(-6), Val::I32(4), Val::from(0.25), Val::from(212.0)];
+    assert_eq!(bits(&direct), bits(&expected));
+    *store.data_mut() = true;
+    let answers = [
+        vec![Val::from(-0.5_f32)],
+        vec![Val::from(6.5)],
+        vec![Val::I32(i32::MIN)],
+        vec![Val::I32(9), Val::from(-1.0)],
+        vec![Val::from(1e300)],
+    ];
+    let mut execution = Execution::new(&mut store, run, &[]).unwrap();
+    assert!(execution.frames().is_empty());
+    let mut step = execution.resume(&mut store, &[]).unwrap();
+    for answer in &answers {
+        assert!(matches!(step, Step::Suspended(_)));
+        assert_eq!(execution.frames()[0].name, "run");
+        step = execution.resume(&mut store, answer).unwrap();
+    }
+    let Step::Finished(results) = step else { panic!() };
+    assert_eq!(bits(&results), bits(&answers.concat()));
+}
+
+#[test]
 fn executions_move_between_threads() {
     let (mut store, run) = waiting_store();
     let mut execution = Execution::new(&mut store, run, &[Val::I32(4)]).unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{instance, module};
-use mote_runtime::{Limits, Linker, Store, TrapCode};
+use mote_runtime::{Caller, Limits, Linker, Module, Store, TrapCode};
 
 const TRAPS: &str = r#"(module $traps
     (memory (export "memory") 1)
@@ -126,4 +126,69 @@ fn traps_of_many_threads_do_not_mix() {
             });
         }
     });
+}
+
+#[test]
+fn a_stack_that_ends_in_a_host_call_is_a_trap() {
+    let text = r#"(module
+        (import "env" "direct" (func $direct (param i32) (result i32)))
+        (import "env" "slots" (func $slots (param i32) (result i32 i32)))
+        (memory 1)
+        (func $odd (export "odd") (param i32 i64) (result i32)
+            (i32.add (call $direct (local.get 0)) (call $odd (i32.add (local.get 0) (i32.const 1)) (local.get 1))))
+        (func $even (export "even") (param i32 i64) (result i32)
+            (i32.add (i32.add (call $slots (local.get 0)))
+                (i32.add (i32.wrap_i64 (local.get 1)) (call $even (i32.add (local.get 0) (i32.const 1)) (local.get 1)))))
+        (func $grow (export "grow") (param i32 i64) (result i32)
+            (i32.add (memory.grow (i32.const 0)) (call $grow (local.get 0) (local.get 1)))))"#;
+    let module = module(text);
+    let mut linker = Linker::<u32>::new();
+    linker.func_wrap("env", "direct", |mut caller: Caller<'_, u32>, at: i32| {
+        *caller.data_mut() += 1;
+        at
+    });
+    linker.func_wrap("env", "slots", |mut caller: Caller<'_, u32>, at: i32| {
+        *caller.data_mut() += 1;
+        (at, 1)
+    });
+    for pages in 16..28 {
+        let mut limits = Limits::default();
+        limits.stack_bytes = pages * 4096;
+        let mut store = Store::with_limits(0, limits);
+        let instance = linker.instantiate(&mut store, &module).unwrap();
+        for name in ["odd", "even", "grow"] {
+            let func = instance.typed_func::<(i32, i64), i32>(&store, name).unwrap();
+            let trap = func.call(&mut store, (0, 1)).unwrap_err();
+            assert_eq!(trap.code(), Some(TrapCode::StackOverflow), "{name}: {trap:#}");
+        }
+        assert!(*store.data() > 100);
+    }
+}
+
+#[test]
+fn a_truncated_artifact_under_a_running_guest_is_a_trap() {
+    let text = r#"(module (memory (export "memory") 2) (data (i32.const 65536) "far")
+        (func (export "load") (param i32) (result i32) (i32.load8_u (local.get 0))))"#;
+    let artifact = common::compile(&wat::parse_str(text).unwrap(), mote_compiler::OptLevel::O1);
+    let path = std::env::temp_dir().join(format!("mote-truncated-{}", std::process::id()));
+    std::fs::write(&path, &artifact).unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let module = Module::from_file(&file).unwrap();
+    let mut store = Store::new(());
+    let instance = Linker::new().instantiate(&mut store, &module).unwrap();
+    let load = instance.typed_func::<i32, i32>(&store, "load").unwrap();
+    let memory = instance.get_memory(&store, "memory").unwrap();
+    assert_eq!(load.call(&mut store, 0).unwrap(), 0);
+    // The image lies behind the code: first only that is lost, then everything.
+    let image = module.artifact().image().next().unwrap().file_offset;
+    for len in [image, 0] {
+        file.set_len(len).unwrap();
+        let trap = load.call(&mut store, 65536).unwrap_err();
+        assert_eq!(
+            trap.to_string(),
+            "out of bounds memory access: a page of the artifact is gone: its file was truncated while it ran"
+        );
+        assert!(memory.read_array::<3>(&store, 65536).is_err());
+    }
+    std::fs::remove_file(&path).unwrap();
 }

@@ -50,6 +50,8 @@ const HOST_RSP: usize = offset_of!(Fiber, host_sp);
 const GUEST_RSP: usize = offset_of!(Fiber, guest_sp);
 const STACK_TOP: usize = offset_of!(Fiber, stack_top);
 const PENDING: usize = offset_of!(Fiber, pending);
+const RESULT: usize = offset_of!(Fiber, result);
+const RESULT_FLOAT: usize = offset_of!(Fiber, result_float);
 const LAND: usize = offset_of!(Fiber, registers);
 
 /// Registers of guest code that outlive a call, and where it stands.
@@ -120,7 +122,14 @@ impl Registers {
     pub(crate) unsafe fn of_host_call(guest_sp: *const u8) -> Self {
         // SAFETY: the stubs push these seven words, in this order from the top.
         let [r15, r14, r13, r12, rbx, rbp, pc] = unsafe { guest_sp.cast::<[u64; 7]>().read() };
-        Self { pc, sp: guest_sp as u64 + 56, rbx, rbp, r12, r13, r14, r15, rax: 0, rdx: 0 }
+        let sp = guest_sp as u64 + 56;
+        // A direct call has the guest's return address behind the stub's own.
+        let (pc, sp) = match pc == direct_return() {
+            // SAFETY: the stub was called with a return address on the stack.
+            true => (unsafe { (sp as *const u64).read() }, sp + 8),
+            false => (pc, sp),
+        };
+        Self { pc, sp, rbx, rbp, r12, r13, r14, r15, rax: 0, rdx: 0 }
     }
 }
 
@@ -161,9 +170,12 @@ pub(crate) unsafe extern "C" fn resume(fiber: *mut Fiber) -> Status {
         "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15", "sub rsp, 8",
         "mov [rdi + {HOST_RSP}], rsp",
         "mov rsp, [rdi + {GUEST_RSP}]",
+        "mov rax, [rdi + {RESULT}]",
+        "movq xmm0, [rdi + {RESULT_FLOAT}]",
         "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
         "ret",
         HOST_RSP = const HOST_RSP, GUEST_RSP = const GUEST_RSP,
+        RESULT = const RESULT, RESULT_FLOAT = const RESULT_FLOAT,
     )
 }
 
@@ -185,27 +197,71 @@ unsafe extern "C" fn fault_landing() {
     naked_asm!("mov eax, {FAULTED}", "jmp {leave}", FAULTED = const Status::Faulted as u64, leave = sym leave)
 }
 
-/// What a host call of the guest stored in `rbx` (fiber), eax ([`Outcome`]) and rdx (a builtin's result) leads to.
+/// After a host call through slots or a builtin: fiber in rbx, [`Outcome`] in eax, a builtin's result in rdx.
 #[unsafe(naked)]
 unsafe extern "C" fn host_returned() {
     naked_asm!(
         "test eax, eax",
         "jnz 2f",
-        "cmp dword ptr [rbx + {PENDING}], 0",
-        "jne 6f",
-        // Back to the guest.
-        "1:",
         "mov rax, rdx",
+        "cmp dword ptr [rbx + {PENDING}], 0",
+        "jne {look}",
         "mov rsp, [rbx + {GUEST_RSP}]",
         "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
         "ret",
         "2:",
         "mov rdi, rbx",
-        "cmp eax, {LAND_OUTCOME}",
+        "jmp {end}",
+        GUEST_RSP = const GUEST_RSP,
+        PENDING = const PENDING,
+        end = sym end_host_call,
+        look = sym look_before_guest,
+    )
+}
+
+/// Looks why the fiber in rbx should not go back to its guest. The result of the host call is in rax or xmm0.
+#[unsafe(naked)]
+unsafe extern "C" fn look_before_guest() {
+    naked_asm!(
+        // Only one of the two is the result: the other's bytes are saved over and mean nothing.
+        "sub rsp, 16",
+        "mov [rsp], rax",
+        "movq [rsp + 8], xmm0",
+        "mov rdi, rbx",
+        "call {on_pending}",
+        "mov rdi, rbx",
+        "cmp eax, {YIELDED}",
         "je 3f",
-        "jmp {leave}", // Raise and Suspend have the numbers of their statuses.
-        // An exception's landing pad.
+        "test eax, eax",
+        "jnz {end}",
+        "mov rax, [rsp]",
+        "movq xmm0, [rsp + 8]",
+        "mov rsp, [rbx + {GUEST_RSP}]",
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "ret",
         "3:",
+        "mov rcx, [rsp]",
+        "mov [rdi + {RESULT}], rcx",
+        "mov rcx, [rsp + 8]",
+        "mov [rdi + {RESULT_FLOAT}], rcx",
+        "jmp {leave}",
+        GUEST_RSP = const GUEST_RSP,
+        RESULT = const RESULT,
+        RESULT_FLOAT = const RESULT_FLOAT,
+        YIELDED = const Status::Yielded as u64,
+        on_pending = sym deadline::on_pending,
+        end = sym end_host_call,
+        leave = sym leave,
+    )
+}
+
+/// Does what the [`Outcome`] in eax, not `Return`, says to the guest of the fiber in rdi.
+#[unsafe(naked)]
+unsafe extern "C" fn end_host_call() {
+    naked_asm!(
+        "cmp eax, {LAND_OUTCOME}",
+        "jne {leave}", // Raise and Suspend have the numbers of their statuses.
+        // An exception's landing pad.
         "mov rax, [rdi + {LAND} + 64]",
         "mov rdx, [rdi + {LAND} + 72]",
         "mov rbx, [rdi + {LAND} + 16]",
@@ -216,23 +272,61 @@ unsafe extern "C" fn host_returned() {
         "mov r15, [rdi + {LAND} + 56]",
         "mov rsp, [rdi + {LAND} + 8]",
         "jmp qword ptr [rdi + {LAND}]",
-        // A deadline or cancellation came while the host was at work.
-        "6:",
-        "mov r12, rdx",
-        "mov rdi, rbx",
-        "call {on_pending}",
-        "mov rdx, r12",
-        "test eax, eax",
-        "jz 1b",
-        "mov rdi, rbx",
-        "jmp {leave}",
-        GUEST_RSP = const GUEST_RSP,
-        PENDING = const PENDING,
         LAND = const LAND,
         LAND_OUTCOME = const Outcome::Land as u64,
         leave = sym leave,
-        on_pending = sym deadline::on_pending,
     )
+}
+
+/// Code of a host function whose arguments and result all fit in registers: a guest's call arrives with the record in rdi, and C's
+/// convention is `tailcc`'s as far as registers go, so that everything stays where it is.
+///
+/// One thing differs: in `tailcc` the callee pops the stack arguments, which take 8 bytes of padding when there are none. The inner
+/// call keeps the stubs' way back to the guest the same for all.
+#[unsafe(naked)]
+unsafe extern "C" fn direct_call_stub() {
+    naked_asm!("call {switch}", "ret 8", switch = sym direct_call_switch)
+}
+
+/// Where [`direct_call_switch`] returns to: behind the five bytes of the call.
+fn direct_return() -> u64 {
+    direct_call_stub as *const () as u64 + 5
+}
+
+/// The rest of [`direct_call_stub`].
+#[unsafe(naked)]
+unsafe extern "C" fn direct_call_switch() {
+    naked_asm!(
+        "mov rax, [rdi + {STORE}]",
+        "mov rax, [rax + {FIBER}]",
+        "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
+        "mov [rax + {GUEST_RSP}], rsp",
+        "mov rbx, rax",
+        "mov rsp, [rax + {HOST_RSP}]",
+        "call [rdi + {DIRECT}]",
+        "cmp dword ptr [rbx + {PENDING}], 0",
+        "jne {look}",
+        "mov rsp, [rbx + {GUEST_RSP}]",
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "ret",
+        STORE = const offset_of!(HostRecord, store),
+        FIBER = const offset_of!(StoreOpaque, fiber),
+        DIRECT = const offset_of!(HostRecord, direct),
+        GUEST_RSP = const GUEST_RSP,
+        HOST_RSP = const HOST_RSP,
+        PENDING = const PENDING,
+        look = sym look_before_guest,
+    )
+}
+
+/// General registers that carry arguments.
+pub(crate) const INTEGER_ARGUMENTS: usize = 6;
+/// Vector registers that carry arguments.
+pub(crate) const FLOAT_ARGUMENTS: usize = 8;
+
+/// The code of host functions that are called directly.
+pub(crate) fn direct_stub() -> *const u8 {
+    direct_call_stub as *const u8
 }
 
 /// `abi::host_func::ARRAY_STUB`: `ccc void (host_func, slots)` on the guest's stack.
@@ -312,22 +406,25 @@ pub(crate) fn builtin_table() -> *const u8 {
     BUILTINS.as_ptr().cast()
 }
 
-/// Copies bytes in machine code, which other threads may change at the same time.
+/// Copies bytes in machine code, which other threads may change at the same time. How many were not copied: more than 0 when a page of
+/// either side could not be had.
 ///
 /// # Safety
-/// `len` bytes can be read at `from` and written at `to`, and do not overlap.
-pub(crate) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's promise; `rep movsb` copies `rcx` bytes upwards, the direction flag is clear in Rust code.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            options(nostack, preserves_flags)
-        );
-    }
+/// `len` bytes at `from` and `to` are mapped and do not overlap.
+pub(crate) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { copy_upwards(to, from, len) }
 }
+
+/// `rep movsb`; what is left when the fault handler ends it.
+#[unsafe(naked)]
+unsafe extern "C" fn copy_upwards(to: *mut u8, from: *const u8, len: usize) -> usize {
+    naked_asm!("mov rcx, rdx", "rep movsb", "mov rax, rcx", "ret")
+}
+
+/// Bytes of [`copy_upwards`] before its copying instruction, and of that instruction.
+const COPY_AT: usize = 3;
+const COPY_BYTES: u64 = 2;
 
 /// The registers of code that a signal interrupted, in the handler.
 pub(crate) struct Interrupted {
@@ -356,6 +453,20 @@ impl Interrupted {
     /// The program counter.
     pub(crate) fn pc(&self) -> usize {
         self.get(libc::REG_RIP) as usize
+    }
+
+    /// The stack pointer.
+    pub(crate) fn sp(&self) -> usize {
+        self.get(libc::REG_RSP) as usize
+    }
+
+    /// Ends [`copy_bytes`] where it stands, if that is what was interrupted.
+    pub(crate) fn end_copy(&mut self) -> bool {
+        let at_copy = self.pc() == copy_upwards as *const () as usize + COPY_AT;
+        if at_copy {
+            self.set(libc::REG_RIP, self.pc() as u64 + COPY_BYTES);
+        }
+        at_copy
     }
 
     fn registers(&self) -> Registers {
