@@ -44,6 +44,8 @@ pub fn main(arguments: Arguments) -> Result<u8, Failure> {
     let wasi = context(&options)?;
     let code = guest::run(&options, &module, preloads, wasi, &mut stats);
     stats.print();
+    // As with the store: the process ends now.
+    std::mem::forget(module);
     code
 }
 

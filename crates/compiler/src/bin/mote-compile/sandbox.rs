@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Resource, Rlimit, Signal};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -24,7 +25,16 @@ const LIBRARIES: u64 = 1 << 30;
 
 /// A killed parent leaves no compiler behind.
 pub(crate) fn die_with_parent() -> anyhow::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).context("cannot ask for a signal")
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot ask for a signal")?;
+    // A parent that died before is told by its end of the pipe that standard error is.
+    let stderr = rustix::stdio::stderr();
+    let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut watched, Some(&now)) == Ok(1) {
+        anyhow::bail!("nobody waits for the artifact");
+    }
+    Ok(())
 }
 
 /// Sets limits, starts the watchdog and gives up system calls.

@@ -1,0 +1,140 @@
+//! Modules, artifacts and requests that cannot be served: each one clear line, an exit code, no panic.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::Scene;
+
+/// A small valid binary module: `(module (func (export "_start")))`.
+const SMALL: &[u8] =
+    b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x0a\x01\x06_start\0\0\x0a\x04\x01\x02\0\x0b";
+
+#[test]
+fn truncated_and_malformed_modules_are_refused() {
+    let scene = Scene::new();
+    scene.file("small.wasm", SMALL);
+    scene.run(&["run", "small.wasm"]).printed("");
+    for len in [0, 3, 4, 8, 11, 20, SMALL.len() - 1] {
+        scene.file("cut.wasm", SMALL.get(..len).unwrap());
+        // Cut at 8 it is the empty module, which is valid.
+        match len {
+            8 => scene.run(&["run", "cut.wasm"]).printed(""),
+            _ => scene.run(&["run", "cut.wasm"]).failed(126, "cut.wasm: "),
+        }
+    }
+    scene.file("bad.wat", "(module (func (result i32) (i64.const 1)))");
+    scene.run(&["run", "bad.wat"]).failed(126, "bad.wat: ");
+    scene.run(&["validate", "bad.wat"]).failed(126, "bad.wat: ");
+    scene.run(&["compile", "bad.wat"]).failed(126, "bad.wat: ");
+    assert!(!scene.path("bad.mote").exists());
+    scene.file("noise.wasm", [0xff; 300]);
+    scene.run(&["run", "noise.wasm"]).failed(126, "noise.wasm: ");
+    scene.run(&["validate", "small.wasm"]).printed("");
+}
+
+#[test]
+fn imports_and_exports_that_do_not_fit_say_which() {
+    let scene = Scene::new();
+    scene.file("missing.wat", r#"(module (import "env" "gone" (func)) (func (export "_start")))"#);
+    scene.run(&["run", "missing.wat"]).failed(126, "\"env\" \"gone\"");
+    scene.file(
+        "mistyped.wat",
+        r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32))) (func (export "_start")))"#,
+    );
+    scene.run(&["run", "mistyped.wat"]).failed(126, "\"wasi_snapshot_preview1\" \"fd_write\"");
+    scene.file("start.wat", r#"(module (func (export "_start") (param i32)))"#);
+    scene.run(&["run", "start.wat"]).failed(126, "_start");
+}
+
+#[test]
+fn traps_are_134_and_named() {
+    let scene = Scene::new();
+    let guests = [
+        ("unreachable", "unreachable", "unreachable"),
+        ("(drop (i32.div_s (i32.const 1) (i32.const 0)))", "integer divide by zero", ""),
+        ("(drop (i32.load (i32.const -1)))", "out of bounds memory access", ""),
+        ("(i32.store (i32.const 65536) (i32.const 1))", "out of bounds memory access", ""),
+        ("(memory.fill (i32.const 65535) (i32.const 0) (i32.const 2))", "out of bounds memory access", ""),
+        ("(call_indirect (i32.const 5))", "undefined element", ""),
+        ("(call_indirect (i32.const 0))", "uninitialized element", ""),
+        ("(call $main)", "call stack exhausted", ""),
+        ("(drop (i32.trunc_f32_s (f32.const nan)))", "invalid conversion to integer", ""),
+    ];
+    for (body, says, _) in guests {
+        scene.file(
+            "trap.wat",
+            format!(r#"(module (memory 1 1) (table 1 funcref) (func $main (export "_start") {body}))"#),
+        );
+        let ended = scene.run(&["run", "trap.wat"]);
+        assert_eq!(ended.code(), Some(134), "{body}: {ended:?}");
+        assert_eq!(
+            ended.stderr.lines().next(),
+            Some(format!("mote: trap: {says}").as_str()),
+            "{body}: {ended:?}"
+        );
+        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+    }
+}
+
+#[test]
+fn memory_stays_within_its_limit() {
+    let scene = Scene::new();
+    scene.file(
+        "grow.wat",
+        r#"(module (memory 1) (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0))))"#,
+    );
+    scene.run(&["run", "--max-memory", "128K", "--invoke", "grow", "grow.wat", "1"]).printed("1\n");
+    scene.run(&["run", "--max-memory", "128K", "--invoke", "grow", "grow.wat", "2"]).printed("-1\n");
+    scene.run(&["run", "--max-memory", "1K", "--invoke", "grow", "grow.wat", "0"]).failed(126, "memory 0");
+    scene.run(&["run", "--max-memory", "lots", "grow.wat"]).failed(125, "lots is not a size");
+}
+
+#[test]
+fn artifacts_that_are_damaged_or_anothers_are_refused() {
+    let scene = Scene::new();
+    scene.file("f.wat", r#"(module (func (export "f") (result i32) (i32.const 5)))"#);
+    scene.run(&["compile", "f.wat"]).printed("");
+    let good = std::fs::read(scene.path("f.mote")).unwrap();
+    for len in [0, 100, 4096, good.len() / 2, good.len() - 1] {
+        scene.file("cut.mote", good.get(..len).unwrap());
+        scene.run(&["run", "--invoke", "f", "cut.mote"]).failed(126, "cut.mote: ");
+    }
+    let mut header = good.clone();
+    for byte in header.iter_mut().skip(64).take(2000) {
+        *byte ^= 0x55;
+    }
+    scene.file("header.mote", header);
+    scene.run(&["run", "--invoke", "f", "header.mote"]).failed(126, "header.mote: ");
+    scene.file("text.mote", "(module)");
+    scene.run(&["run", "text.mote"]).failed(126, "not a Mote artifact");
+}
+
+#[test]
+fn a_guest_that_never_ends_meets_its_deadline() {
+    let scene = Scene::new();
+    scene.file("loop.wat", r#"(module (func (export "_start") (loop (br 0))))"#);
+    scene.file("sleep.wat", SLEEP);
+    scene.run(&["compile", "loop.wat"]).printed("");
+    scene.run(&["compile", "sleep.wat"]).printed("");
+    for guest in ["loop.mote", "sleep.mote"] {
+        let started = Instant::now();
+        let ended = scene.run(&["run", "--timeout", "200ms", guest]);
+        let took = started.elapsed();
+        assert_eq!(ended.code(), Some(134), "{guest}: {ended:?}");
+        assert!(ended.stderr.contains("--timeout of 200ms has passed"), "{guest}: {ended:?}");
+        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{guest}: {took:?}");
+    }
+    scene.run(&["run", "--timeout", "soon", "loop.mote"]).failed(125, "soon is not a duration");
+}
+
+/// Waits in `poll_oneoff` for an hour.
+const SLEEP: &str = r#"(module
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "_start")
+    (i32.store (i32.const 16) (i32.const 1))
+    (i64.store (i32.const 24) (i64.const 3600000000000))
+    (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
