@@ -20,6 +20,8 @@ pub(crate) struct BodySize {
     pub(crate) edges: u64,
     /// Targets over all `br_table`s.
     pub(crate) br_targets: u64,
+    /// Deepest nesting of blocks.
+    pub(crate) depth: u64,
     /// Locals, parameters included.
     pub(crate) locals: u32,
     /// It throws or catches.
@@ -32,6 +34,7 @@ impl BodySize {
         self.operators <= budget.operators
             && self.edges <= budget.edges
             && self.edges.saturating_mul(self.locals.into()) <= budget.phi_entries
+            && self.edges.saturating_mul(self.depth) <= budget.nested_edges
     }
 }
 
@@ -124,8 +127,24 @@ fn validate<'w>(
                 size.edges += u64::from(targets.len()) + 1;
                 size.br_targets += u64::from(targets.len()) + 1;
             }
+            // Each has a block of its own to trap in.
+            Operator::I32DivS
+            | Operator::I32DivU
+            | Operator::I32RemS
+            | Operator::I32RemU
+            | Operator::I64DivS
+            | Operator::I64DivU
+            | Operator::I64RemS
+            | Operator::I64RemU
+            | Operator::CallIndirect { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::TableGet { .. }
+            | Operator::TableSet { .. }
+            | Operator::MemoryCopy { .. }
+            | Operator::MemoryFill { .. } => size.edges += 2,
             _ => {}
         }
+        size.depth = size.depth.max(depth);
         check("nested blocks of a function", depth, limits.block_depth.into())?;
     }
     operators.finish()?;
