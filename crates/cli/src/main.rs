@@ -27,6 +27,10 @@ use arguments::Arguments;
 use exit::Failure;
 use output::print;
 
+/// Packs small allocations of all sizes into the same few pages; musl's own allocator takes at least a page for each size class.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let mut words = env::args_os().skip(1);
     let Some(first) = words.next() else {

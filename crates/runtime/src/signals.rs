@@ -38,12 +38,15 @@ thread_local! {
 pub(crate) fn prepare_thread() {
     if !PREPARED.get() {
         install();
-        // A thread that is ending has no place for a stack any more: its guests' faults then end the process.
-        let _ = STACK.try_with(|stack| {
-            if let Ok(mut stack) = stack.try_borrow_mut() {
-                *stack = AlternateStack::new();
-            }
-        });
+        // A value with a destructor is touched only when there is something to destroy: noting the destructor takes memory of its own.
+        if let Some(made) = AlternateStack::new() {
+            // A thread that is ending has no place for a stack any more: its guests' faults then end the process.
+            let _ = STACK.try_with(|stack| {
+                if let Ok(mut stack) = stack.try_borrow_mut() {
+                    *stack = Some(made);
+                }
+            });
+        }
         PREPARED.set(true);
     }
 }
