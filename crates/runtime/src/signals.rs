@@ -24,10 +24,10 @@ const HANDLER_BYTES: usize = 16 << 10;
 /// The handlers that were there before ours.
 struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; FAULTS.len()]>);
 
-// SAFETY: written once, before the handlers that read it are installed.
+// SAFETY: written once by the kernel, as it installs the handler that reads it; zero, which is no handler, before.
 unsafe impl Sync for Previous {}
 
-static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::uninit() }; FAULTS.len()]));
+static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::zeroed() }; FAULTS.len()]));
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
@@ -55,14 +55,13 @@ fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (index, signal) in FAULTS.into_iter().enumerate() {
-            // SAFETY: the old handler is stored before the new one can run; the new one is safe in any context.
+            // SAFETY: the new handler is safe in any context; the old one goes where the new one looks for it.
             unsafe {
                 let previous = PREVIOUS.0.get().cast::<libc::sigaction>().add(index);
-                libc::sigaction(signal, std::ptr::null(), previous);
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_fault as *const () as usize;
                 action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-                libc::sigaction(signal, &action, std::ptr::null_mut());
+                libc::sigaction(signal, &action, previous);
             }
         }
     });

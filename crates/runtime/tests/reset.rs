@@ -81,3 +81,26 @@ fn a_reset_restores_everything_the_guest_changed() {
     assert_eq!(global.get(&store).i64(), Some(9));
     assert_eq!(table.size(&store), 7);
 }
+
+#[test]
+fn many_written_pages_are_restored_too() {
+    let text = r#"(module (memory (export "memory") 16)
+        (data (i32.const 5000) "first") (data (i32.const 700000) "second"))"#;
+    let mut store = Store::new(());
+    let instance = Linker::new().instantiate(&mut store, &module(text)).unwrap();
+    let memory = instance.get_memory(&store, "memory").unwrap();
+    memory.write(&mut store, 300_000, b"before the checkpoint").unwrap();
+    instance.checkpoint(&mut store).unwrap();
+    let before = memory.data(&store).unwrap().to_vec();
+    for round in 1..20_u8 {
+        // All pages at once, every second page, and a few.
+        let data = memory.data_mut(&mut store).unwrap();
+        match round % 3 {
+            0 => data.fill(round),
+            1 => data.chunks_mut(4096).step_by(2).for_each(|page| page[17] = round),
+            _ => data[4000..20_000].fill(round),
+        }
+        instance.reset(&mut store).unwrap();
+        assert!(memory.data(&store).unwrap() == before, "round {round}");
+    }
+}
