@@ -5,7 +5,7 @@
 use crate::context::ModuleCounts;
 
 /// A WebAssembly value type; its byte is the binary format's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ValueType {
     /// 32-bit integer.
@@ -49,7 +49,7 @@ impl ValueType {
 }
 
 /// A function type.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FuncType {
     /// Parameters.
     pub params: Vec<ValueType>,

@@ -25,7 +25,8 @@ const HEADER_OFFSET: usize = NOTE_OFFSET as usize + size_of::<NoteHeader>();
 
 /// Reads and checks the first page; returns the header and ELF's machine number.
 pub(crate) fn read_header(file: &File) -> Result<(Header, u16), LoadError> {
-    let mut page = [0; PAGE_LEN];
+    // Not on the stack: a page that was touched there stays in memory for as long as the guest runs.
+    let mut page = vec![0; PAGE_LEN];
     let len = read_first_page(file, &mut page)?;
     let (elf, _) = ElfHeader::read_from_prefix(&page).map_err(|_| LoadError::NotAnArtifact)?;
     let note = page.get(NOTE_OFFSET as usize..).unwrap_or_default();
@@ -59,7 +60,7 @@ pub(crate) fn read_header(file: &File) -> Result<(Header, u16), LoadError> {
     Ok((header, elf.machine.get()))
 }
 
-fn read_first_page(file: &File, page: &mut [u8; PAGE_LEN]) -> Result<usize, LoadError> {
+fn read_first_page(file: &File, page: &mut [u8]) -> Result<usize, LoadError> {
     let mut len = 0;
     while let Some(rest) = page.get_mut(len..).filter(|rest| !rest.is_empty()) {
         let read = file.read_at(rest, len as u64)?;

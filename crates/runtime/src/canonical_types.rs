@@ -1,14 +1,15 @@
 //! Numbers for function types: equal in the whole process if and only if the types are equal, so that an indirect call compares
 //! one word.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::value::FuncType;
 
 #[derive(Default)]
 struct Types {
-    numbers: HashMap<Arc<FuncType>, u32>,
+    // No hash map: its keys are thread-local random numbers, a system call and a page of thread-local storage in every process.
+    numbers: BTreeMap<Arc<FuncType>, u32>,
     types: Vec<Arc<FuncType>>,
 }
 

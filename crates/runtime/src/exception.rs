@@ -21,12 +21,12 @@ use crate::value::{ExnRef, Slot, Val};
 /// Exceptions alive in a store, by address, so that every one goes with the store at the latest.
 #[derive(Default)]
 pub(crate) struct Exceptions {
-    alive: std::collections::HashMap<u64, Layout>,
+    alive: std::collections::BTreeMap<u64, Layout>,
 }
 
 impl Drop for Exceptions {
     fn drop(&mut self) {
-        for (address, layout) in self.alive.drain() {
+        for (address, layout) in std::mem::take(&mut self.alive) {
             // SAFETY: allocated with this layout and not freed yet.
             unsafe { dealloc(address as *mut u8, layout) };
         }

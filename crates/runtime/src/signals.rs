@@ -31,7 +31,7 @@ static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::zeroe
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
-    static STACK: RefCell<Option<AlternateStack>> = const { RefCell::new(None) };
+    static STACK: RefCell<Option<Box<AlternateStack>>> = const { RefCell::new(None) };
 }
 
 /// Installs the handlers (once) and gives this thread an alternate stack.
@@ -43,7 +43,7 @@ pub(crate) fn prepare_thread() {
             // A thread that is ending has no place for a stack any more: its guests' faults then end the process.
             let _ = STACK.try_with(|stack| {
                 if let Ok(mut stack) = stack.try_borrow_mut() {
-                    *stack = Some(made);
+                    *stack = Some(Box::new(made));
                 }
             });
         }
