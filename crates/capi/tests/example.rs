@@ -85,11 +85,7 @@ fn the_example_runs_guests_with_both_libraries() {
         assert_eq!(exit.status.code(), Some(42), "{}", text(&exit.stderr));
         let trap = run(&program, &artifact, &[]);
         assert_eq!(trap.status.code(), Some(134));
-        assert!(
-            text(&trap.stderr).starts_with("run: unreachable\n    at "),
-            "{}",
-            text(&trap.stderr)
-        );
+        assert!(text(&trap.stderr).starts_with("run: unreachable\n    at "), "{}", text(&trap.stderr));
         let refused = run(&program, &artifact, &["one", "two"]);
         assert_eq!(refused.status.code(), Some(125));
         assert!(text(&refused.stderr).starts_with("run: host add takes no negative numbers\n    at "));
