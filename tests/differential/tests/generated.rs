@@ -12,10 +12,6 @@ use std::time::Instant;
 use mote_compiler::OptLevel;
 use mote_differential::{Verdict, compare, module, options};
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
-}
-
 /// One in ten is optimised fully; one in four keeps every store in order.
 fn compile_options(seed: u64) -> mote_compiler::Options {
     let level = if seed % 10 == 9 { OptLevel::O3 } else { OptLevel::O1 };
@@ -24,6 +20,8 @@ fn compile_options(seed: u64) -> mote_compiler::Options {
 
 #[test]
 fn generated_modules_do_the_same_on_both_engines() {
+    let number =
+        |variable, default: u64| std::env::var(variable).map_or(default, |text| text.parse().unwrap());
     let count = number("MOTE_DIFFERENTIAL", 300);
     let first = number("MOTE_DIFFERENTIAL_FROM", 0);
     let next = AtomicU64::new(first);
