@@ -5,7 +5,7 @@ use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 use mote_artifact::abi::{Builtin, TrapCode, table_def};
 use mote_artifact::context::GlobalPlace;
 use mote_artifact::info::TableType;
-use wasmparser::Operator;
+use wasmparser::{BinaryReader, ConstExpr, Operator};
 
 use super::{FunctionTranslator, Region};
 use crate::CompileError;
@@ -177,9 +177,33 @@ impl<'ctx> FunctionTranslator<'_, 'ctx> {
         }
     }
 
+    /// The value of an integer global that this module defines, never changes and sets to a constant. Position-independent C takes
+    /// every address of static data from such a global; as a constant it is an offset that addresses are folded with.
+    fn constant_global(&self, index: u32) -> Option<IntValue<'ctx>> {
+        let info = &self.unit.parsed.info;
+        let global = info.globals.get(index.checked_sub(info.counts.imported_globals)? as usize)?;
+        if global.ty.mutable {
+            return None;
+        }
+        let mut operators = ConstExpr::new(BinaryReader::new(&global.init, 0)).get_operators_reader();
+        let value = match operators.read().ok()? {
+            Operator::I32Const { value } => {
+                self.shapes.i32.const_int(u64::from(value.cast_unsigned()), false)
+            }
+            Operator::I64Const { value } => self.shapes.i64.const_int(value.cast_unsigned(), false),
+            _ => return None,
+        };
+        // Anything but the end makes it a sum.
+        matches!(operators.read().ok()?, Operator::End).then_some(value)
+    }
+
     fn global_get(&mut self, index: u32) -> Result<(), CompileError> {
         let found = self.unit.parsed.globals.get(index as usize).copied();
         let ty = found.ok_or_else(|| CompileError::internal(format!("no global {index}")))?;
+        if let Some(value) = self.constant_global(index) {
+            self.push(value);
+            return Ok(());
+        }
         let cell = self.global_cell(index)?;
         let value = self.load_context(cell, self.shapes.of(ty.value), !ty.mutable)?;
         self.push(value);

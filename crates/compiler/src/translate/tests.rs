@@ -49,6 +49,16 @@ fn an_offset_beyond_the_guard_and_a_64_bit_memory_are_checked() {
 }
 
 #[test]
+fn a_global_that_never_changes_is_its_constant() {
+    let ir = ir("(module (import \"m\" \"i\" (global $i i32)) (global $c i32 (i32.const 1234)) (global $m (mut i32) (i32.const 5678))
+        (global $s i32 (i32.add (i32.const 1) (global.get $i))) (global $w i64 (i64.const -9))
+        (func (export \"f\") (result i32) (global.get $c)) (func (export \"w\") (result i64) (global.get $w))
+        (func (export \"g\") (result i32 i32 i32) (global.get $i) (global.get $m) (global.get $s)))");
+    assert!(ir.contains("ret i32 1234") && ir.contains("ret i64 -9"), "{ir}");
+    assert!(!ir.contains("5678"), "{ir}");
+}
+
+#[test]
 fn strict_traps_make_every_access_volatile() {
     let options = Options { strict_traps: true, ..Options::default() };
     let ir =
