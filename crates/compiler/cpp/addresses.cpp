@@ -372,7 +372,7 @@ private:
         formDedicatedExitBlocks(&L, &Dominators, &Loops, nullptr, true);
         formDedicatedExitBlocks(slow, &Dominators, &Loops, nullptr, true);
         // The original is the rare version: leave it alone.
-        markAsRare(*slow);
+        slow->setLoopID(rareLoop(slow->getHeader()->getContext()));
 
         for (Family &family : Families)
             build(family);
@@ -402,21 +402,6 @@ private:
         Value *next = builder.CreateAdd(family.Recurrence, step, "address.next", /*NUW=*/false, /*NSW=*/true);
         family.Recurrence->addIncoming(family.First, entry);
         family.Recurrence->addIncoming(next, latch);
-    }
-
-    void markAsRare(Loop &slow) {
-        LLVMContext &context = slow.getHeader()->getContext();
-        auto flag = [&](StringRef name, Metadata *value) {
-            SmallVector<Metadata *, 2> operands{MDString::get(context, name)};
-            if (value)
-                operands.push_back(value);
-            return MDNode::get(context, operands);
-        };
-        auto no = ConstantAsMetadata::get(ConstantInt::getFalse(context));
-        MDNode *id = makePostTransformationMetadata(
-            context, slow.getLoopID(), {},
-            {flag("llvm.loop.vectorize.enable", no), flag("llvm.loop.unroll.disable", nullptr)});
-        slow.setLoopID(id);
     }
 
     Loop &L;
@@ -483,7 +468,7 @@ PreservedAnalyses AddressPass::run(Function &function, FunctionAnalysisManager &
     }
     SmallVector<Loop *, 16> innermost;
     for (Loop *loop : loops.getLoopsInPreorder()) {
-        if (loop->isInnermost())
+        if (loop->isInnermost() && !getBooleanLoopAttribute(loop, RareLoop))
             innermost.push_back(loop);
     }
     unsigned cloned = 0;

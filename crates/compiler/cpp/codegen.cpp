@@ -117,6 +117,8 @@ bool skipsPass(StringRef pass, Any unit) {
 }
 
 void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int level) {
+    if (level == 3)
+        passes.addPass(mote::FramePass(statistics));
     passes.addPass(mote::WitnessPass(statistics));
     if (level < 3)
         return;
@@ -243,6 +245,8 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
                 functions.addPass(mote::LimbProductsPass());
             else if (name == "mote-offsets")
                 functions.addPass(mote::OffsetPass());
+            else if (name == "mote-frames")
+                functions.addPass(mote::FramePass(statistics));
             else if (name == "mote-arithmetic")
                 functions.addPass(mote::ArithmeticPass(statistics));
             else if (name == "mote-addresses")

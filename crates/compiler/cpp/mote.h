@@ -25,6 +25,7 @@ typedef struct {
     uint64_t made_volatile;    // loads that only their witness kept alive
     uint64_t idioms;           // loops and functions replaced by an idiom
     uint64_t loops_widened;    // loops cloned with addresses in 64 bits
+    uint64_t functions_widened; // functions cloned with addresses in 64 bits
 } MoteStatistics;
 
 // A null `cpu` is the host's. Returns null and sets `*error` when LLVM does not know the CPU.

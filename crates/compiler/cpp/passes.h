@@ -55,6 +55,20 @@ public:
     llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
 };
 
+// Loops with this metadata are the versions for when a check fails: no pass need look at them.
+inline constexpr const char *RareLoop = "mote.loop.rare";
+llvm::MDNode *rareLoop(llvm::LLVMContext &context);
+
+// Gives functions a version whose addresses are 64-bit sums.
+class FramePass : public llvm::PassInfoMixin<FramePass> {
+public:
+    explicit FramePass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+
+private:
+    MoteStatistics *Statistics;
+};
+
 // One multiplication for what wasm code spells out.
 class ArithmeticPass : public llvm::PassInfoMixin<ArithmeticPass> {
 public:

@@ -106,6 +106,8 @@ pub(crate) struct Statistics {
     pub(crate) idioms: u64,
     /// Loops cloned with addresses in 64 bits.
     pub(crate) loops_widened: u64,
+    /// Functions cloned with addresses in 64 bits.
+    pub(crate) functions_widened: u64,
 }
 
 /// Optimises `module` and returns the object file.

@@ -77,7 +77,7 @@ fn agree(text: &str, cases: &[(u32, u32, u32)], widened: u64, wanted: &str) {
         module.verify().unwrap();
         if level == OptLevel::O3 {
             let ir = module.to_string();
-            assert_eq!(statistics.loops_widened, widened, "{ir}");
+            assert_eq!(statistics.loops_widened + statistics.functions_widened, widened, "{ir}");
             assert!(ir.contains(wanted), "no {wanted} in {ir}");
         }
         module.create_jit_execution_engine(inkwell::OptimizationLevel::None).unwrap()
@@ -251,4 +251,71 @@ fn a_step_that_is_only_known_at_run_time_is_exact() {
         }
     }
     agree(&counting(body, 1), &cases, 1, "");
+}
+
+#[test]
+fn sums_outside_loops_are_exact_where_32_bits_wrap() {
+    // Reads 12 bytes above p and 4 below it, and writes them at q, in an order in which overlap shows.
+    let mut body = String::new();
+    for k in -4_i32..12 {
+        let n = k + 4;
+        body += &format!(
+            "%a{n} = add i32 %p, {k}
+             %y{n} = zext i32 %a{n} to i64
+             %g{n} = getelementptr i8, ptr %ctx, i64 %y{n}
+             %v{n} = load i8, ptr %g{n}, align 1, !tbaa !2
+             call void @mote.witness.i8(i8 %v{n})
+             %b{n} = add i32 %q, {}
+             %z{n} = zext i32 %b{n} to i64
+             %h{n} = getelementptr i8, ptr %ctx, i64 %z{n}
+             store i8 %v{n}, ptr %h{n}, align 1, !tbaa !2\n",
+            3 * k
+        );
+    }
+    let text = format!("define i32 @f(ptr %ctx, i32 %p, i32 %q, i32 %n) {{\n{body} ret i32 0\n}}");
+    let mut cases = edges();
+    for distance in 0..40 {
+        cases.push((distance, 0_u32.wrapping_sub(distance), 1));
+        cases.push((0_u32.wrapping_sub(distance), distance, 1));
+        cases.push((5000, 4980 + distance, 1));
+    }
+    agree(&text, &cases, 1, "!prof");
+}
+
+#[test]
+fn counted_sums_outside_innermost_loops_are_exact() {
+    // p + 16 * i + constants, where i counts to 16: the range is known.
+    let mut body = String::new();
+    for k in 0..8 {
+        body += &format!(
+            "%a{k} = add i32 %r, {}
+             %y{k} = zext i32 %a{k} to i64
+             %g{k} = getelementptr i8, ptr %ctx, i64 %y{k}
+             %v{k} = load i8, ptr %g{k}, align 1, !tbaa !2
+             call void @mote.witness.i8(i8 %v{k})
+             %w{k} = add i8 %v{k}, {k}
+             store i8 %w{k}, ptr %g{k}, align 1, !tbaa !2\n",
+            (k * 5) % 8
+        );
+    }
+    let text = format!(
+        "define i32 @f(ptr %ctx, i32 %p, i32 %q, i32 %n) {{
+         entry:
+           br label %l
+         l:
+           %i = phi i32 [ 0, %entry ], [ %j, %l ]
+           %o = shl i32 %i, 4
+           %r = add i32 %p, %o
+           {body}
+           fence seq_cst
+           %j = add i32 %i, 1
+           %d = icmp ult i32 %j, 16
+           br i1 %d, label %l, label %e
+         e:
+           ret i32 0
+         }}"
+    );
+    let mut cases = edges();
+    cases.extend((0..300).step_by(7).map(|below| (0_u32.wrapping_sub(below), 0, 1)));
+    agree(&text, &cases, 1, "!prof");
 }
