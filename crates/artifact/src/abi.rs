@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn the_context_block_cannot_reach_the_low_guard() {
         assert_eq!(CONTEXT_BELOW - CONTEXT_MAX, LOW_GUARD);
-        assert!(4 * OFFSET_SPAN <= LOW_GUARD);
+        const { assert!(4 * OFFSET_SPAN <= LOW_GUARD) };
         assert!(CONTEXT_BELOW < i32::MAX as u64, "context fields are reached by a 32-bit displacement");
     }
 }

@@ -22,6 +22,8 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/Scalar/LoopIdiomRecognize.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
@@ -117,7 +119,7 @@ bool skipsPass(StringRef pass, Any unit) {
 }
 
 void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int level) {
-    if (level == 3)
+    if (level == 3 && !getenv("MOTE_NO_FRAMES"))
         passes.addPass(mote::FramePass(statistics));
     passes.addPass(mote::WitnessPass(statistics));
     if (level < 3)
@@ -266,11 +268,22 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
             FunctionPassManager functions;
             functions.addPass(SROAPass(SROAOptions::PreserveCFG));
             functions.addPass(SimplifyCFGPass());
-            functions.addPass(mote::WitnessPass(statistics));
+            functions.addPass(mote::WitnessPass(statistics, true));
+            pipeline.Passes.addPass(createModuleToFunctionPassAdaptor(std::move(functions)));
+        } else if (level == 1) {
+            // A fifth of the time of LLVM's O1, which measures and simplifies over and over.
+            FunctionPassManager functions;
+            functions.addPass(SROAPass(SROAOptions::ModifyCFG));
+            functions.addPass(EarlyCSEPass());
+            functions.addPass(SimplifyCFGPass());
+            functions.addPass(InstCombinePass(InstCombineOptions().setMaxIterations(1)));
+            functions.addPass(mote::OffsetPass());
+            functions.addPass(EarlyCSEPass(/*UseMemorySSA=*/true));
+            functions.addPass(SimplifyCFGPass());
+            functions.addPass(mote::WitnessPass(statistics, true));
             pipeline.Passes.addPass(createModuleToFunctionPassAdaptor(std::move(functions)));
         } else {
-            pipeline.Passes.addPass(builder.buildPerModuleDefaultPipeline(
-                level == 1 ? OptimizationLevel::O1 : OptimizationLevel::O3));
+            pipeline.Passes.addPass(builder.buildPerModuleDefaultPipeline(OptimizationLevel::O3));
         }
     }
     pipeline.Passes.run(module, pipeline.Modules);

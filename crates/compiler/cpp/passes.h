@@ -38,15 +38,18 @@ private:
     MoteStatistics *Statistics;
 };
 
-// Removes witnesses; a load whose value is not certainly needed becomes volatile.
+// Removes witnesses; a load whose value is not certainly needed becomes volatile. In the quick tiers every load does: their IR is not
+// simplified, so code generation would find more to delete than the pass foresees.
 class WitnessPass : public llvm::PassInfoMixin<WitnessPass> {
 public:
-    explicit WitnessPass(MoteStatistics *statistics) : Statistics(statistics) {}
+    explicit WitnessPass(MoteStatistics *statistics, bool everyLoad = false)
+        : Statistics(statistics), EveryLoad(everyLoad) {}
     llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
     static bool isRequired() { return true; }
 
 private:
     MoteStatistics *Statistics;
+    bool EveryLoad;
 };
 
 // Computes sums of products of 32-bit limbs with vector multiplies: see limb_products.cpp.

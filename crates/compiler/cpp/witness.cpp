@@ -167,6 +167,13 @@ private:
                 return Use::None;
             return call->mayHaveSideEffects() ? Use::Effect : Use::Chain;
         }
+        // Code generation follows the bits of lanes through changes of their width, which IR does not: after
+        // `i8x16.abs` of sign-extended lanes it knows the sign that `i32x4.bitmask` asks for.
+        if (const auto *compare = dyn_cast<ICmpInst>(user); compare && value->getType()->isVectorTy() &&
+                                                            (match(compare->getOperand(1), PatternMatch::m_Zero()) ||
+                                                             match(compare->getOperand(1), PatternMatch::m_AllOnes())) &&
+                                                            compare->isSigned())
+            return Use::None;
         // Code generation makes branches of selects and moves an arm's computation into them.
         if (isa<SelectInst>(user))
             return use.getOperandNo() == 0 ? Use::Chain : Use::None;
@@ -322,6 +329,14 @@ PreservedAnalyses WitnessPass::run(Function &function, FunctionAnalysisManager &
     Statistics->witnesses += witnesses.size();
     for (Instruction *witness : witnesses)
         witness->eraseFromParent();
+    if (EveryLoad) {
+        for (LoadInst *load : loads)
+            load->setVolatile(true);
+        Statistics->made_volatile += loads.size();
+        PreservedAnalyses preserved;
+        preserved.preserveSet<CFGAnalyses>();
+        return preserved;
+    }
     // Only the control flow's shape has been kept: DemandedBits must not have seen the witnesses.
     PreservedAnalyses preserved;
     preserved.preserveSet<CFGAnalyses>();

@@ -43,9 +43,9 @@ fn loading(body: &str) -> String {
     )
 }
 
-/// How a load fares by the end of each pipeline.
+/// How a load fares by the end of the pipelines: at O1 every load is volatile.
 fn is_volatile(body: &str) -> bool {
-    let [volatile, again] = [OptLevel::O1, OptLevel::O3].map(|level| {
+    let [quick, volatile] = [OptLevel::O1, OptLevel::O3].map(|level| {
         let (ir, statistics) = optimized(&loading(body), level, None);
         assert_eq!(statistics.guest_loads, 1);
         assert_eq!(statistics.without_witness, 0);
@@ -53,7 +53,7 @@ fn is_volatile(body: &str) -> bool {
         assert!(ir.contains("load i32") || ir.contains("load volatile i32"), "the load is lost:\n{ir}");
         ir.contains("load volatile i32")
     });
-    assert_eq!(volatile, again);
+    assert!(quick);
     volatile
 }
 
