@@ -108,7 +108,16 @@ bool isHuge(const Function &function) {
     return function.hasFnAttribute(mote::TierAttribute);
 }
 
+// Its locals stay in stack slots: promoting them would make more phis than there is memory for.
+bool keepsSlots(const Function &function) {
+    return function.getFnAttribute(mote::TierAttribute).getValueAsString() == "slots";
+}
+
 bool skipsPass(StringRef pass, Any unit) {
+    if (pass == "SROAPass" || pass == "SimplifyCFGPass") {
+        const auto *function = any_cast<const Function *>(&unit);
+        return function && keepsSlots(**function);
+    }
     if (!isExpensive(pass))
         return false;
     if (const auto *function = any_cast<const Function *>(&unit))

@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use inkwell::attributes::AttributeLoc;
 use inkwell::context::Context;
 use mote_artifact::ModuleInfo;
 
+use crate::limits::PROMOTED;
 use crate::link::{Builtins, link_with};
 use crate::optimize::Target;
 use crate::parse::{Body, Parsed, parse};
@@ -143,8 +145,19 @@ fn object(
             u32::try_from(position).ok().and_then(|at| at.checked_add(parsed.info.counts.imported_functions));
         let index = index.ok_or_else(|| CompileError::internal("too many functions"))?;
         unit.translate(index, &body.body).map_err(|error| error.in_function(index))?;
+        if part.level == OptLevel::O0 && !body.size.fits(&PROMOTED) {
+            keep_slots(&unit, index);
+        }
     }
     finish(&unit, target, part.level)
+}
+
+/// Locals of the function stay in their stack slots.
+fn keep_slots(unit: &Unit<'_, '_>, index: u32) {
+    if let Some(function) = unit.module.get_function(&format!("f{index}")) {
+        let context = unit.module.get_context();
+        function.add_attribute(AttributeLoc::Function, context.create_string_attribute("mote-tier", "slots"));
+    }
 }
 
 fn thunks(parsed: &Parsed, target: &Target, options: &Options) -> Result<Vec<u8>, CompileError> {

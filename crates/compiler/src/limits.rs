@@ -31,6 +31,8 @@ pub struct Limits {
     pub data_segments: u32,
     /// Bytes of one function's body.
     pub function_bytes: u64,
+    /// Operators of one function: LLVM takes most of a kilobyte for each, whatever the tier.
+    pub function_operators: u64,
     /// Locals of one function, parameters included.
     pub function_locals: u32,
     /// Targets over all `br_table`s of one function.
@@ -49,7 +51,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             module_bytes: 1 << 30,
-            functions: 1_000_000,
+            functions: 400_000,
             types: 100_000,
             imports: 100_000,
             exports: 1_000_000,
@@ -60,6 +62,7 @@ impl Default for Limits {
             elements: 10_000_000,
             data_segments: 100_000,
             function_bytes: 16 << 20,
+            function_operators: 1_000_000,
             function_locals: 50_000,
             function_br_targets: 4_000_000,
             block_depth: 100_000,
@@ -82,12 +85,33 @@ pub struct Budget {
     /// Control-flow edges times the depth of nesting: long chains of dominating blocks make LLVM's questions about
     /// conditions quadratic (3000 edges in 1000 nested blocks took 22 s at O3; SQLite's interpreter loop is at 0.7 million).
     pub nested_edges: u64,
+    /// Loops: 500 that each fill a few bytes took 10 s at O3.
+    pub loops: u64,
 }
 
 /// Beyond this a function is compiled at the light tier instead of the full one.
 pub const FULL_TIER: Budget =
-    Budget { operators: 80_000, edges: 30_000, phi_entries: 4_000_000, nested_edges: 1_500_000 };
+    Budget { operators: 80_000, edges: 30_000, phi_entries: 4_000_000, nested_edges: 1_500_000, loops: 300 };
 
 /// Beyond this a function is compiled without optimisation.
-pub const LIGHT_TIER: Budget =
-    Budget { operators: 200_000, edges: 100_000, phi_entries: 20_000_000, nested_edges: 15_000_000 };
+pub const LIGHT_TIER: Budget = Budget {
+    operators: 200_000,
+    edges: 100_000,
+    phi_entries: 10_000_000,
+    nested_edges: 15_000_000,
+    loops: 600,
+};
+
+/// A module with more functions than this is compiled without optimisation: an empty function takes 0.3 ms at O3 and a sixth of it
+/// at O0.
+pub const OPTIMIZED_FUNCTIONS: usize = 80_000;
+
+/// Beyond this a function that is compiled without optimisation keeps its locals in stack slots: with thousands of locals alive
+/// through thousands of branches there are more phis than memory.
+pub const PROMOTED: Budget = Budget {
+    operators: 500_000,
+    edges: 20_000,
+    phi_entries: 4_000_000,
+    nested_edges: 1_500_000,
+    loops: 3000,
+};

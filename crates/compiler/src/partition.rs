@@ -4,7 +4,7 @@
 //! tier of a function and the cut between partitions depend on sizes and indices alone.
 
 use crate::OptLevel;
-use crate::limits::{FULL_TIER, LIGHT_TIER};
+use crate::limits::{FULL_TIER, LIGHT_TIER, OPTIMIZED_FUNCTIONS};
 use crate::parse::Body;
 
 /// Bytes of function bodies after which a partition is full.
@@ -26,6 +26,7 @@ pub(crate) struct Partition {
 
 /// Cuts the list of bodies.
 pub(crate) fn partition(bodies: &[Body<'_>], level: OptLevel) -> Vec<Partition> {
+    let level = if bodies.len() > OPTIMIZED_FUNCTIONS { OptLevel::O0 } else { level };
     let mut full = Vec::new();
     for tier in [OptLevel::O3, OptLevel::O1, OptLevel::O0] {
         let mut open: Option<Partition> = None;

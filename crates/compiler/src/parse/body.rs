@@ -18,11 +18,13 @@ pub(crate) struct BodySize {
     pub(crate) operators: u64,
     /// Edges between blocks.
     pub(crate) edges: u64,
+    /// Loops.
+    pub(crate) loops: u64,
     /// Targets over all `br_table`s.
     pub(crate) br_targets: u64,
     /// Deepest nesting of blocks.
     pub(crate) depth: u64,
-    /// Locals, parameters included.
+    /// Locals, parameters and places for caught exceptions included.
     pub(crate) locals: u32,
     /// It throws or catches.
     pub(crate) exceptions: bool,
@@ -33,6 +35,7 @@ impl BodySize {
     pub(crate) fn fits(&self, budget: &Budget) -> bool {
         self.operators <= budget.operators
             && self.edges <= budget.edges
+            && self.loops <= budget.loops
             && self.edges.saturating_mul(self.locals.into()) <= budget.phi_entries
             && self.edges.saturating_mul(self.depth) <= budget.nested_edges
     }
@@ -106,10 +109,12 @@ fn validate<'w>(
         let (op, offset) = operators.read_with_offset()?;
         validator.op(offset, &op)?;
         size.operators += 1;
+        check("operators of a function", size.operators, limits.function_operators)?;
         match &op {
             Operator::Block { .. } | Operator::Loop { .. } => {
                 depth += 1;
                 size.edges += 1;
+                size.loops += u64::from(matches!(op, Operator::Loop { .. }));
             }
             Operator::If { .. } => {
                 depth += 1;
@@ -118,6 +123,8 @@ fn validate<'w>(
             Operator::TryTable { try_table } => {
                 depth += 1;
                 size.edges += 1 + try_table.catches.len() as u64;
+                // Where the exception is kept is a local too.
+                size.locals = size.locals.saturating_add(1);
                 size.exceptions = true;
             }
             Operator::Throw { .. } | Operator::ThrowRef => size.exceptions = true,

@@ -1,7 +1,8 @@
 //! What this process may use: memory, time, system calls.
 
 use std::io::Write as _;
-use std::time::Duration;
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -46,21 +47,46 @@ pub(crate) fn enter(bounds: &Bounds) -> anyhow::Result<()> {
     limit(Resource::As, address_space)?;
     limit(Resource::Cpu, (bounds.time.as_secs() + 1).saturating_mul(bounds.jobs as u64 + 1))?;
     limit(Resource::Core, 0)?;
-    let time = bounds.time;
+    // The address space above has room for stacks and libraries, which a module could fill: what counts is memory in use.
+    let usage = std::fs::File::open("/proc/self/statm").context("cannot open /proc/self/statm")?;
+    let (time, memory) = (bounds.time, bounds.memory);
     std::thread::Builder::new()
         .name("watchdog".to_owned())
-        .spawn(move || {
-            std::thread::sleep(time);
-            let line = format!(
-                "error: the module takes more than {} seconds to compile (--max-time)\n",
-                time.as_secs()
-            );
-            let _ = std::io::stderr().write_all(line.as_bytes());
-            std::process::exit(3);
-        })
+        .spawn(move || watch(&usage, time, memory))
         .context("cannot start the watchdog")?;
     let filter = filter().context("cannot make the system-call filter")?;
     seccompiler::apply_filter_all_threads(&filter).context("cannot install the system-call filter")
+}
+
+/// Ends the process when it has taken too long or too much.
+fn watch(usage: &std::fs::File, time: Duration, memory: u64) {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let start = Instant::now();
+    let line = loop {
+        let left = time.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            let seconds = time.as_secs();
+            break format!("error: the module takes more than {seconds} seconds to compile (--max-time)\n");
+        }
+        if resident_bytes(usage) > memory {
+            let mebibytes = memory >> 20;
+            break format!("error: the module takes more than {mebibytes} MiB to compile (--max-memory)\n");
+        }
+        std::thread::sleep(PAUSE.min(left));
+    };
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    std::process::exit(3);
+}
+
+/// Memory in use: the second number of `statm`, in pages. 0 when it cannot be read: the limit of the address space still holds.
+fn resident_bytes(usage: &std::fs::File) -> u64 {
+    let mut text = [0; 128];
+    let length = usage.read_at(&mut text, 0).unwrap_or_default();
+    let text = text.get(..length).map(String::from_utf8_lossy).unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    // SAFETY: sysconf only reads a number of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or_default().saturating_mul(u64::try_from(page).unwrap_or_default())
 }
 
 /// Lowers a limit; one that is lower already stays.
