@@ -32,6 +32,7 @@ impl Memory {
     }
 
     /// The windows that tests touch: the start, the middle and the end of the memory.
+    #[allow(clippy::mut_from_ref, reason = "one window set is used at a time, by one thread")]
     fn windows(&self) -> [&mut [u8]; 3] {
         const LEN: usize = 1 << 14;
         [0, 2 * GIB - LEN / 2, 4 * GIB - LEN]
