@@ -37,6 +37,7 @@ impl Outcome {
 }
 
 /// Compiles `wasm` with two threads and 1 GB. The time limit is far above what is allowed, so that it hides nothing.
+#[allow(clippy::zombie_processes, reason = "waited for by its number, which tells what it used")]
 pub fn compile(wasm: &[u8], arguments: &[&str]) -> Outcome {
     static FILES: AtomicU32 = AtomicU32::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);
