@@ -1,7 +1,7 @@
 //! Whether this machine's CPU has the features that an artifact's code uses, by LLVM's names for them.
 //!
 //! Asking the CPU costs about 4 µs a question under a hypervisor, a noticeable part of a process's start: each leaf is read once and only
-//! when a required feature lives there; features that LLVM uses for nothing but intrinsics of their own, which guest code has no way to
+//! when a required feature lives there, leaf 1 once in a process; features that LLVM uses for nothing but intrinsics of their own, which guest code has no way to
 //! ask for, are known by name and not asked about.
 
 /// The first feature of the list that this CPU lacks or that has no known test.
@@ -16,9 +16,16 @@ pub fn host_has(name: &str) -> Option<bool> {
     host::knows(name).then(|| host::Cpu::default().has(name))
 }
 
+/// Model and basic features of this CPU in a word: tells machines apart well enough for names, at the price of a question that loading an
+/// artifact asks anyway.
+pub fn host_signature() -> u64 {
+    host::signature()
+}
+
 #[cfg(target_arch = "x86_64")]
 mod host {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use Register::{A, B, C, D};
     use State::{Apx, Avx, Avx512, None as Plain};
@@ -47,28 +54,46 @@ mod host {
     const L7_1: usize = 2;
     const EXT1: usize = 3;
     /// Stands for features that are not asked about.
-    const NEVER: usize = usize::MAX;
+    const NEVER: usize = 0xff;
 
+    /// The name is in the record: a table of references would be a page of private memory in every process, because a position-independent
+    /// program relocates them at start.
     struct Feature {
-        name: &'static str,
-        leaf: usize,
+        name: [u8; NAME_MAX],
+        name_len: u8,
+        leaf: u8,
         register: Register,
-        bit: u32,
+        bit: u8,
         state: State,
     }
 
-    const fn feature(name: &'static str, leaf: usize, register: Register, bit: u32, state: State) -> Feature {
-        Feature { name, leaf, register, bit, state }
+    const NAME_MAX: usize = 18;
+
+    impl Feature {
+        fn name(&self) -> &[u8] {
+            self.name.get(..self.name_len.into()).unwrap_or_default()
+        }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+    const fn feature(name: &str, leaf: usize, register: Register, bit: u8, state: State) -> Feature {
+        let mut bytes = [0; NAME_MAX];
+        let mut at = 0;
+        while at < name.len() {
+            bytes[at] = name.as_bytes()[at];
+            at += 1;
+        }
+        Feature { name: bytes, name_len: name.len() as u8, leaf: leaf as u8, register, bit, state }
     }
 
     /// A feature that no code of a guest uses: system instructions, state saving, random numbers, key lockers,
     /// bfloat16.
-    const fn unused(name: &'static str) -> Feature {
-        Feature { name, leaf: NEVER, register: A, bit: 0, state: Plain }
+    const fn unused(name: &str) -> Feature {
+        feature(name, NEVER, A, 0, Plain)
     }
 
     /// Intel SDM volume 2A (CPUID) and AMD APM volume 3 appendix E, by LLVM's names, sorted.
-    const FEATURES: &[Feature] = &[
+    static FEATURES: [Feature; 111] = [
         unused("64bit"),
         feature("adx", L7, B, 19, Plain),
         feature("aes", L1, C, 25, Plain),
@@ -108,7 +133,8 @@ mod host {
         unused("clflushopt"),
         unused("clwb"),
         unused("clzero"),
-        feature("cmov", L1, D, 15, Plain),
+        // In every 64-bit CPU.
+        unused("cmov"),
         feature("cmpccxadd", L7_1, A, 7, Plain),
         feature("crc32", L1, C, 20, Plain),
         feature("cx16", L1, C, 13, Plain),
@@ -158,8 +184,8 @@ mod host {
         unused("shstk"),
         feature("sm3", L7_1, A, 1, Avx),
         feature("sm4", L7_1, A, 2, Avx),
-        feature("sse", L1, D, 25, Plain),
-        feature("sse2", L1, D, 26, Plain),
+        unused("sse"),
+        unused("sse2"),
         feature("sse3", L1, C, 0, Plain),
         feature("sse4.1", L1, C, 19, Plain),
         feature("sse4.2", L1, C, 20, Plain),
@@ -184,7 +210,7 @@ mod host {
     ];
 
     pub(super) fn knows(name: &str) -> bool {
-        FEATURES.binary_search_by(|feature| feature.name.cmp(name)).is_ok()
+        FEATURES.binary_search_by(|feature| feature.name().cmp(name.as_bytes())).is_ok()
     }
 
     /// Answers of the CPU so far: registers A, B, C, D of each leaf.
@@ -196,6 +222,21 @@ mod host {
         searched: usize,
     }
 
+    /// Registers A and C of leaf 1 once they are known; 0 before.
+    static SIGNATURE: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn signature() -> u64 {
+        match SIGNATURE.load(Ordering::Relaxed) {
+            0 => {
+                let basic = __cpuid(1);
+                let signature = u64::from(basic.eax) << 32 | u64::from(basic.ecx);
+                SIGNATURE.store(signature, Ordering::Relaxed);
+                signature
+            }
+            known => known,
+        }
+    }
+
     const AVX: u32 = 1 << 28;
     const OSXSAVE: u32 = 1 << 27;
 
@@ -204,7 +245,7 @@ mod host {
             self.find(name).is_some_and(|feature| {
                 // Every CPU with BMI2 has LZCNT, which lives in a leaf of its own; a hypervisor that hides it cannot take it away.
                 let implied = name == "lzcnt" && self.leaf(L7)[1] >> 8 & 1 == 1;
-                feature.leaf == NEVER || implied || self.bit(feature)
+                usize::from(feature.leaf) == NEVER || implied || self.bit(feature)
             })
         }
 
@@ -212,15 +253,15 @@ mod host {
         fn find(&mut self, name: &str) -> Option<&'static Feature> {
             let rest = FEATURES
                 .get(self.searched..)
-                .filter(|rest| rest.first().is_some_and(|next| next.name <= name));
-            let (start, rest) = rest.map_or((0, FEATURES), |rest| (self.searched, rest));
-            let found = rest.iter().position(|feature| feature.name >= name)?;
+                .filter(|rest| rest.first().is_some_and(|next| next.name() <= name.as_bytes()));
+            let (start, rest) = rest.map_or((0, &FEATURES[..]), |rest| (self.searched, rest));
+            let found = rest.iter().position(|feature| feature.name() >= name.as_bytes())?;
             self.searched = start.saturating_add(found);
-            FEATURES.get(self.searched).filter(|feature| feature.name == name)
+            FEATURES.get(self.searched).filter(|feature| feature.name() == name.as_bytes())
         }
 
         fn bit(&mut self, feature: &Feature) -> bool {
-            let [a, b, c, d] = self.leaf(feature.leaf);
+            let [a, b, c, d] = self.leaf(feature.leaf.into());
             let register = match feature.register {
                 A => a,
                 B => b,
@@ -234,8 +275,13 @@ mod host {
             if let Some(Some(known)) = self.leaves.get(which) {
                 return *known;
             }
+            if which == L1 {
+                // No test asks for the other two registers.
+                let signature = signature();
+                return [(signature >> 32) as u32, 0, signature as u32, 0];
+            }
             let (leaf, subleaf) = LEAVES.get(which).copied().unwrap_or_default();
-            // Leaf 1 always exists, and its extended fellow on every 64-bit CPU. AVX comes with leaf 13 and so with 7; without AVX, ask.
+            // Leaf 1's extended fellow is on every 64-bit CPU. AVX comes with leaf 13 and so with 7; without AVX, ask.
             let exists = leaf != 7 || self.leaf(L1)[2] & AVX != 0 || __cpuid(0).eax >= 7;
             let mut registers = [0; 4];
             if exists {
@@ -282,7 +328,7 @@ mod host {
 
         #[test]
         fn features_are_sorted_for_the_search() {
-            assert!(FEATURES.is_sorted_by(|a, b| a.name < b.name));
+            assert!(FEATURES.is_sorted_by(|a, b| a.name() < b.name()));
         }
 
         #[test]
@@ -375,6 +421,12 @@ mod host {
 
     pub(super) fn knows(name: &str) -> bool {
         test(name).is_some()
+    }
+
+    /// The kernel tells the features at start.
+    pub(super) fn signature() -> u64 {
+        let (hwcap, hwcap2) = rustix::param::linux_hwcap();
+        (hwcap as u64).rotate_left(32) ^ hwcap2 as u64
     }
 
     #[derive(Default)]

@@ -29,7 +29,7 @@ mod write;
 
 pub use code::LinkedCode;
 pub use context::{ContextLayout, ModuleCounts};
-pub use cpu::host_has;
+pub use cpu::{host_has, host_signature};
 pub use info::ModuleInfo;
 pub use load::{Artifact, CodeFrame, LoadError};
 pub use sections::Section;

@@ -4,6 +4,7 @@
 //! text (`commands.txt`), a module becomes an artifact in `mote-store`, and `mote-runtime` runs that.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_main)]
 
 mod arguments;
 mod build;
@@ -19,20 +20,21 @@ mod run;
 mod table;
 mod values;
 
-use std::env;
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use arguments::Arguments;
 use exit::Failure;
 use output::print;
 
-/// Packs small allocations of all sizes into the same few pages; musl's own allocator takes at least a page for each size class.
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static HEAP: mote_runtime::SmallHeap = mote_runtime::SmallHeap;
 
-fn main() -> ExitCode {
-    let mut words = env::args_os().skip(1);
+#[cfg(not(test))]
+mote_runtime::program!(start);
+
+#[cfg_attr(test, expect(dead_code, reason = "tests have a start of their own"))]
+fn start(words: mote_runtime::program::Words) -> u8 {
+    let mut words = words.skip(1);
     let Some(first) = words.next() else {
         return end(Err(Failure::usage("no command; mote help lists them")), false);
     };
@@ -77,17 +79,16 @@ fn only(arguments: &Arguments, what: &str) -> Result<String, Failure> {
     }
 }
 
-fn end(result: Result<u8, Failure>, is_run: bool) -> ExitCode {
+fn end(result: Result<u8, Failure>, is_run: bool) -> u8 {
     match result {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(failure) => {
             if !failure.message.is_empty() {
                 use std::io::Write;
                 // Nothing better can be done when standard error is closed.
                 let _ = writeln!(std::io::stderr(), "mote: {failure}");
             }
-            let code = if is_run && failure.code == exit::USAGE { exit::FAILED } else { failure.code };
-            ExitCode::from(code)
+            if is_run && failure.code == exit::USAGE { exit::FAILED } else { failure.code }
         }
     }
 }

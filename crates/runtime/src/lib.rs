@@ -9,6 +9,7 @@
 //! into registers and calls the function; a call of an import goes through the artifact's host thunk and the runtime's stub back onto
 //! the host's stack; results return the same way.
 
+mod allocator;
 mod arch;
 mod atomics;
 mod backtrace;
@@ -30,6 +31,7 @@ mod mapping;
 mod memory;
 mod module;
 mod pages;
+pub mod program;
 mod reset;
 mod segments;
 mod signals;
@@ -42,6 +44,7 @@ mod trap;
 mod unwind;
 mod value;
 
+pub use allocator::SmallHeap;
 pub use deadline::{Interrupt, InterruptHandle};
 pub use execution::{Execution, Step};
 pub use func::{Func, FuncTypeError, HostFunc, HostResult, IntoHostFunc, TypedFunc};

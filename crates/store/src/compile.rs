@@ -38,8 +38,19 @@ pub struct Compiler {
 impl Compiler {
     /// `$MOTE_COMPILE`, else `mote-compile` beside the running program, else on `PATH`.
     pub fn find() -> Result<Self, StoreError> {
+        Self::find_for(None)
+    }
+
+    /// The same for a caller who knows by which path the running program was started. Asking the system where it really is takes as long
+    /// as a dozen other system calls, so that is done only when no compiler lies beside that path.
+    pub fn find_for(program: Option<&Path>) -> Result<Self, StoreError> {
         if let Some(path) = env::var_os("MOTE_COMPILE").filter(|path| !path.is_empty()) {
             return Self::at(Path::new(&path));
+        }
+        // A name without a directory was found on `PATH`, not here.
+        let directory = program.and_then(Path::parent).filter(|directory| !directory.as_os_str().is_empty());
+        if let Some(compiler) = directory.and_then(|directory| Self::at(&directory.join(PROGRAM)).ok()) {
+            return Ok(compiler);
         }
         let running = env::current_exe().unwrap_or_default();
         let beside = running.parent().unwrap_or(Path::new("."));

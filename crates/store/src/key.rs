@@ -86,15 +86,15 @@ pub fn entry_name(module: &[u8; 32], compiler: &[u8; 32], options: &Options) -> 
 /// The name of the link from a module file, as it is on disk now, to its entry.
 ///
 /// The module's part is written out in full; the rest is a short hash: a collision there needs two compilers or two sets of
-/// options of this user's own to agree in 64 bits. One `cpuid` (a trap of 4 µs in a virtual machine) tells the CPU well enough: the
-/// loader checks each feature that the artifact uses.
+/// options of this user's own to agree in 64 bits. The CPU's signature tells it well enough: the loader checks each
+/// feature that the artifact uses.
 pub fn link_name(module: &Identity, compiler: &Identity, options: &Options) -> String {
     let mut variant = DefaultHasher::new();
     LAYOUT.hash(&mut variant);
     compiler.hash(&mut variant);
     options.hash(&mut variant);
     if options.cpu.is_none() {
-        host_cpu_brief().hash(&mut variant);
+        mote_artifact::host_signature().hash(&mut variant);
     }
     format!("{}{:016x}", module.as_name(), variant.finish())
 }
@@ -134,22 +134,10 @@ fn host_cpu() -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-#[cfg(target_arch = "x86_64")]
-fn host_cpu_brief() -> u64 {
-    let basic = std::arch::x86_64::__cpuid(1);
-    u64::from(basic.eax) << 32 | u64::from(basic.ecx)
-}
-
 /// On aarch64 the kernel tells the features at start; the loader checks those that the artifact uses.
 #[cfg(not(target_arch = "x86_64"))]
 fn host_cpu() -> Vec<u8> {
-    host_cpu_brief().to_le_bytes().to_vec()
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn host_cpu_brief() -> u64 {
-    let (hwcap, hwcap2) = rustix::param::linux_hwcap();
-    (hwcap as u64).rotate_left(32) ^ hwcap2 as u64
+    mote_artifact::host_signature().to_le_bytes().to_vec()
 }
 
 #[cfg(test)]

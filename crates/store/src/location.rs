@@ -15,17 +15,19 @@ pub struct Settings {
     pub capacity_bytes: u64,
     /// Why there is no directory, in words for the user; told once per [`crate::Store::obtain`] when set.
     pub without: Option<String>,
+    /// The path by which the running program was started, when the caller knows it: see [`crate::Compiler::find_for`].
+    pub program: Option<PathBuf>,
 }
 
 impl Settings {
     /// A store in this directory with the default capacity.
     pub fn at(directory: PathBuf) -> Self {
-        Self { directory: Some(directory), capacity_bytes: CAPACITY_BYTES, without: None }
+        Self { directory: Some(directory), capacity_bytes: CAPACITY_BYTES, without: None, program: None }
     }
 
     /// No store, on the user's own wish.
     pub fn none() -> Self {
-        Self { directory: None, capacity_bytes: CAPACITY_BYTES, without: None }
+        Self { directory: None, capacity_bytes: CAPACITY_BYTES, without: None, program: None }
     }
 
     /// What the environment says: `MOTE_CACHE_DIR`, `XDG_CACHE_HOME`, `HOME`; `MOTE_CACHE_SIZE` in bytes, or with the suffix K, M, G or T.

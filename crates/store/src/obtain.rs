@@ -57,6 +57,7 @@ pub struct Store {
     directory: Option<Directory>,
     without: Option<String>,
     capacity_bytes: u64,
+    program: Option<std::path::PathBuf>,
 }
 
 type Events<'a> = &'a mut dyn FnMut(Event);
@@ -65,11 +66,16 @@ type Load<'a, T> = &'a mut dyn FnMut(&File) -> Result<T, Refusal>;
 impl Store {
     /// Opens the directory of the settings. One that cannot be used is no error here: everything then stays in memory.
     pub fn open(settings: &Settings) -> Self {
-        let capacity_bytes = settings.capacity_bytes;
-        match settings.directory.as_deref().map(Directory::open) {
-            Some(Ok(directory)) => Self { directory: Some(directory), without: None, capacity_bytes },
-            Some(Err(why)) => Self { directory: None, without: Some(why), capacity_bytes },
-            None => Self { directory: None, without: settings.without.clone(), capacity_bytes },
+        let (directory, without) = match settings.directory.as_deref().map(Directory::open) {
+            Some(Ok(directory)) => (Some(directory), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, settings.without.clone()),
+        };
+        Self {
+            directory,
+            without,
+            capacity_bytes: settings.capacity_bytes,
+            program: settings.program.clone(),
         }
     }
 
@@ -83,7 +89,7 @@ impl Store {
         load: Load<'_, T>,
         events: Events<'_>,
     ) -> Result<T, StoreError> {
-        let compiler = Compiler::find()?;
+        let compiler = Compiler::find_for(self.program.as_deref())?;
         self.obtain_with(&compiler, module, options, load, events)
     }
 

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mote_runtime::{LoadError, Module};
 use mote_store::{ModuleError, Refusal, Settings};
@@ -32,7 +32,8 @@ pub fn main(arguments: Arguments) -> Result<u8, Failure> {
     let options = RunOptions::new(arguments)?;
     let mut stats = Stats::new(options.stats);
     end_on_signals_as_init();
-    let settings = if options.no_cache { Settings::none() } else { Settings::from_environment() };
+    let mut settings = if options.no_cache { Settings::none() } else { Settings::from_environment() };
+    settings.program = mote_runtime::program::file().map(PathBuf::from);
     let cache = mote_store::Store::open(&settings);
     let mut preloads = Vec::with_capacity(options.preloads.len());
     for preload in &options.preloads {
