@@ -300,6 +300,15 @@ impl Instance {
         self.get_export(store, name)?.func()
     }
 
+    /// The function that a guest's function pointer means: what stands at this index of the instance's first table, exported or not.
+    pub fn indirect_func(&self, store: impl AsStore, index: u32) -> Option<Func> {
+        let table = *self.get(store.opaque()).tables.first()?;
+        match table.get(store, index.into())? {
+            crate::Val::FuncRef(func) => func,
+            _ => None,
+        }
+    }
+
     /// An exported memory.
     pub fn get_memory(&self, store: impl AsStore, name: &str) -> Option<Memory> {
         self.get_export(store, name)?.memory()

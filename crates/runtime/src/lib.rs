@@ -57,7 +57,7 @@ pub use module::{ExportType, ExternType, ImportType, Module};
 pub use mote_artifact::{Artifact, LoadError};
 pub use reset::ResetError;
 #[cfg(feature = "snapshot")]
-pub use snapshot::SnapshotError;
+pub use snapshot::{SnapshotError, SnapshotOptions};
 pub use store::{AsStore, AsStoreMut, Caller, Store, StoreId};
 pub use table::{Table, TableError, TableType};
 pub use tag::Tag;

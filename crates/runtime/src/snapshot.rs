@@ -11,11 +11,12 @@ use std::ops::Range;
 use mote_artifact::abi::WASM_PAGE;
 use mote_artifact::context::GlobalPlace;
 use mote_artifact::info::{
-    ConstExpr, DataSegment, ElementItems, ElementSegment, ImageChunk, ImportKind, SegmentMode, ValueType,
+    ConstExpr, DataSegment, ElementItems, ElementSegment, Export, ExportKind, ImageChunk, ImportKind,
+    SegmentMode, ValueType,
 };
 use mote_artifact::{LoadError, ModuleInfo, WriteError, write};
 
-use crate::func::FuncRef;
+use crate::func::{Func, FuncRef};
 use crate::instance::{Instance, InstanceData};
 use crate::memory::MemoryEntity;
 use crate::pages;
@@ -58,6 +59,9 @@ pub enum SnapshotError {
         /// What it refers to.
         what: &'static str,
     },
+    /// [`SnapshotOptions::start`] is the host's or another instance's.
+    #[error("the function that the snapshot is to start with is none of the instance's own")]
+    Start,
     /// The artifact contradicts itself.
     #[error("the artifact is damaged; compile the module again")]
     Damaged,
@@ -72,9 +76,27 @@ pub enum SnapshotError {
     Io(#[from] std::io::Error),
 }
 
+/// What a snapshot exports: by default what its module does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SnapshotOptions<'a> {
+    /// Exports that it leaves out: functions that have run and must not run again.
+    pub without: &'a [&'a str],
+    /// The function that it exports as `_start`, in the place of the module's.
+    pub start: Option<Func>,
+}
+
 impl Instance {
     /// An artifact whose instances begin in the present state of this one. Call it while no call of the instance is suspended.
-    pub fn snapshot(&self, mut store: impl AsStoreMut) -> Result<Vec<u8>, SnapshotError> {
+    pub fn snapshot(&self, store: impl AsStoreMut) -> Result<Vec<u8>, SnapshotError> {
+        self.snapshot_with(store, SnapshotOptions::default())
+    }
+
+    /// The same with other exports.
+    pub fn snapshot_with(
+        &self,
+        mut store: impl AsStoreMut,
+        options: SnapshotOptions<'_>,
+    ) -> Result<Vec<u8>, SnapshotError> {
         let store = store.opaque_mut();
         let data = self.get(store);
         let (mut info, code) = data.module.artifact().to_parts()?;
@@ -84,6 +106,12 @@ impl Instance {
         data.keep_tables(store, &mut info)?;
         // What ran has run.
         info.start = None;
+        info.exports.retain(|export| !options.without.contains(&export.name.as_str()));
+        if let Some(start) = options.start {
+            let index = self.get(store).function_index(start.word()).ok_or(SnapshotError::Start)?;
+            info.exports.retain(|export| export.name != "_start");
+            info.exports.push(Export { name: "_start".to_owned(), kind: ExportKind::Function, index });
+        }
         info.options.push_str(" snapshot");
         Ok(write(&info, &code)?)
     }

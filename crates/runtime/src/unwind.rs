@@ -12,7 +12,7 @@ use gimli::{
 };
 use mote_artifact::Artifact;
 
-use crate::arch::{Registers, dwarf};
+use crate::arch::{self, Registers, dwarf};
 use crate::code;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -65,11 +65,12 @@ impl Unwinder {
         let pc = self.lookup() as u64;
         let section = FrameSection::new(&frame.artifact);
         let entry = section.entry(frame.at)?;
+        let popped = self.popped_arguments(&section, &entry, pc);
         let row =
             entry.unwind_info_for_address(&section.frames, &section.bases, &mut self.context, pc).ok()?;
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
-                self.registers.get(register.0)?.wrapping_add_signed(*offset)
+                self.registers.get(register.0)?.wrapping_add_signed(*offset).wrapping_sub(popped)
             }
             CfaRule::Expression(_) => return None,
         };
@@ -95,6 +96,33 @@ impl Unwinder {
         self.registers = caller;
         self.returns = true;
         Some(())
+    }
+
+    /// Bytes by which the stack pointer of a preempted guest stands higher than the tables say. A callee takes its arguments off the stack,
+    /// the next instruction makes the room again, and the tables are exact at calls only: they leave out the step between the two.
+    fn popped_arguments(
+        &mut self,
+        section: &FrameSection<'_>,
+        entry: &FrameDescriptionEntry<Reader<'_>>,
+        pc: u64,
+    ) -> u64 {
+        if self.returns {
+            return 0;
+        }
+        // SAFETY: the program counter is in a module's text.
+        let Some((len, bytes)) = (unsafe { arch::stack_reservation(pc as usize) }) else { return 0 };
+        let mut cfa = |pc| {
+            let row = entry.unwind_info_for_address(&section.frames, &section.bases, &mut self.context, pc);
+            row.ok().map(|row| row.cfa().clone())
+        };
+        // In a prologue the tables follow the instruction.
+        match (cfa(pc), cfa(pc + len)) {
+            (
+                Some(CfaRule::RegisterAndOffset { register: gimli::Register(dwarf::SP), offset: here }),
+                Some(CfaRule::RegisterAndOffset { register: gimli::Register(dwarf::SP), offset: behind }),
+            ) if here == behind => bytes,
+            _ => 0,
+        }
     }
 
     /// The landing pad of the frame at hand for an exception thrown by its call, with the registers it expects.

@@ -5,7 +5,9 @@
 mod common;
 
 use common::module;
-use mote_runtime::{Caller, Func, Instance, Linker, Module, SnapshotError, Store, TrapCode, Val};
+use mote_runtime::{
+    Caller, Func, Instance, Linker, Module, SnapshotError, SnapshotOptions, Store, TrapCode, Val,
+};
 
 const STATE: &str = r#"(module
     (memory (export "memory") 3 10)
@@ -134,4 +136,39 @@ fn what_a_snapshot_cannot_keep_is_refused() {
     let imports = module(r#"(module (import "a" "memory" (memory 1)))"#);
     let imports = linker.instantiate(&mut store, &imports).unwrap();
     assert!(matches!(imports.snapshot(&mut store), Err(SnapshotError::Imported { what: "memory", .. })));
+}
+
+#[test]
+fn a_snapshot_can_start_with_another_function_and_leave_exports_out() {
+    let mut store = Store::new(());
+    let instance = Linker::new()
+        .instantiate(
+            &mut store,
+            &module(
+                r#"(module
+                    (global $at (mut i32) (i32.const 0))
+                    (table 2 funcref) (elem (i32.const 1) func $resume)
+                    (func (export "_start") (global.set $at (i32.const 1)))
+                    (func (export "init") (global.set $at (i32.const 2)))
+                    (func $resume (global.set $at (i32.add (global.get $at) (i32.const 40))))
+                    (func (export "at") (result i32) (global.get $at)))"#,
+            ),
+        )
+        .unwrap();
+    instance.typed_func::<(), ()>(&store, "init").unwrap().call(&mut store, ()).unwrap();
+    assert!(instance.indirect_func(&store, 0).is_none() && instance.indirect_func(&store, 2).is_none());
+    let start = instance.indirect_func(&store, 1);
+    let options = SnapshotOptions { without: &["init"], start };
+    let snapshot = instance.snapshot_with(&mut store, options).unwrap();
+
+    let host = Func::wrap(&mut store, |_: Caller<'_, ()>| ());
+    let foreign = SnapshotOptions { start: Some(host), ..options };
+    assert!(matches!(instance.snapshot_with(&mut store, foreign), Err(SnapshotError::Start)));
+
+    let mut store = Store::new(());
+    let instance = Linker::new().instantiate(&mut store, &Module::from_bytes(&snapshot).unwrap()).unwrap();
+    assert!(instance.get_func(&store, "init").is_none());
+    instance.typed_func::<(), ()>(&store, "_start").unwrap().call(&mut store, ()).unwrap();
+    let at = instance.typed_func::<(), i32>(&store, "at").unwrap();
+    assert_eq!(at.call(&mut store, ()).unwrap(), 42);
 }

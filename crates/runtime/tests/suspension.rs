@@ -305,3 +305,36 @@ fn a_guest_is_preempted_between_host_calls() {
     assert_eq!(trap.code(), Some(TrapCode::Interrupted));
     assert!(execution.has_ended());
 }
+
+#[test]
+fn a_preempted_guests_frames_are_found_wherever_it_stands() {
+    let mut store = Store::new(());
+    // A callee takes its part of the stack away as it returns: for one instruction the tables do not fit.
+    let source = module(
+        r#"(module
+            (func $fib (param i32) (result i32)
+                (if (result i32) (i32.lt_u (local.get 0) (i32.const 2))
+                    (then (local.get 0))
+                    (else (i32.add
+                        (call $fib (i32.sub (local.get 0) (i32.const 1)))
+                        (call $fib (i32.sub (local.get 0) (i32.const 2)))))))
+            (func (export "run") (param i32) (result i32) (call $fib (local.get 0)) (drop) (i32.const 7)))"#,
+    );
+    let instance = Linker::new().instantiate(&mut store, &source).unwrap();
+    let run = instance.get_func(&store, "run").unwrap();
+    let mut execution = Execution::new(&mut store, run, &[Val::I32(35)]).unwrap();
+    execution.set_time_slice(Some(Duration::from_micros(50)));
+    let mut seen = 0;
+    loop {
+        match execution.resume(&mut store, &[]).unwrap() {
+            Step::Preempted => {
+                let frames = execution.frames();
+                assert_eq!(frames.last().map(|frame| frame.name.as_str()), Some("run"), "{frames:#?}");
+                seen += 1;
+            }
+            Step::Finished(results) => break assert_eq!(results[0].i32(), Some(7)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}

@@ -510,6 +510,22 @@ pub(crate) unsafe fn trap_code(pc: usize) -> Option<TrapCode> {
     }
 }
 
+/// When the instruction at `pc` lowers the stack pointer by a constant: its length, and that constant.
+///
+/// # Safety
+/// `pc` is in a module's text.
+pub(crate) unsafe fn stack_reservation(pc: usize) -> Option<(u64, u64)> {
+    // SAFETY: as in `trap_code`; a text ends with a function that is longer than this, or with the padding of its page.
+    let bytes = unsafe { std::slice::from_raw_parts(pc as *const u8, 7) };
+    match *bytes {
+        // sub rsp, imm8; sub rsp, imm32; lea rsp, [rsp - disp8]
+        [0x48, 0x83, 0xec, bytes @ 0..0x80, ..] => Some((4, bytes.into())),
+        [0x48, 0x81, 0xec, a, b, c, d] => Some((7, u32::from_le_bytes([a, b, c, d]).into())),
+        [0x48, 0x8d, 0x64, 0x24, bytes @ 0x80..=0xff, ..] => Some((5, u64::from(bytes.wrapping_neg()))),
+        _ => None,
+    }
+}
+
 /// Bytes that XSAVE needs for every register state that the system has enabled; 0 before [`prepare_preemption`].
 static XSAVE_BYTES: AtomicU64 = AtomicU64::new(0);
 
