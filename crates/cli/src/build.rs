@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +10,7 @@ use mote_store::{Compiler, Event, Module, OptLevel, Options};
 
 use crate::arguments::Arguments;
 use crate::exit::{self, Failure};
+use crate::inspect::is_artifact_name;
 use crate::progress::Progress;
 use crate::values::text;
 
@@ -49,12 +50,7 @@ pub fn compile(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let path = Path::new(file);
     let output = output.unwrap_or_else(|| path.with_extension("mote"));
-    if output == path {
-        return Err(Failure::usage(format!(
-            "{} would be overwritten; name the output with -o",
-            path.display()
-        )));
-    }
+    check_output(&output, path)?;
     let module = Module::open(path)?;
     let compiler = Compiler::find()?;
     let mut progress = Progress::new(quiet);
@@ -62,19 +58,38 @@ pub fn compile(arguments: &Arguments) -> Result<u8, Failure> {
     let compiled = compiler
         .compile(&module, &options, &mut |done, total| progress.event(Event::Progress { done, total }));
     progress.clear();
-    save(compiled?, &output)
+    let mut compiled = compiled?;
+    compiled
+        .rewind()
+        .and_then(|()| save(&mut compiled, &output))
         .map_err(|error| Failure::own(format!("cannot write {}: {error}", output.display())))?;
     Ok(0)
 }
 
+/// An artifact is known by its name, and its input is kept.
+pub fn check_output(output: &Path, input: &Path) -> Result<(), Failure> {
+    if output == input {
+        return Err(Failure::usage(format!(
+            "{} would be overwritten; name the output with -o",
+            input.display()
+        )));
+    }
+    if !is_artifact_name(output) {
+        return Err(Failure::usage(format!(
+            "{}: an artifact's name ends in .mote, or mote run takes it for a module",
+            output.display()
+        )));
+    }
+    Ok(())
+}
+
 /// Writes beside the file's name first, so that a full disk or a running guest never sees half of it.
-fn save(mut artifact: File, output: &Path) -> io::Result<()> {
-    artifact.rewind()?;
+pub fn save(artifact: &mut impl Read, output: &Path) -> io::Result<()> {
     let mut name = output.file_name().map(OsString::from).unwrap_or_default();
     name.push(format!(".tmp-{:x}", std::process::id()));
     let temporary = output.with_file_name(name);
     let written = File::create_new(&temporary)
-        .and_then(|mut file| io::copy(&mut artifact, &mut file))
+        .and_then(|mut file| io::copy(artifact, &mut file))
         .and_then(|_| fs::rename(&temporary, output));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);

@@ -17,8 +17,10 @@ mod inspect;
 mod output;
 mod progress;
 mod run;
+mod snapshot;
 mod table;
 mod values;
+mod wast;
 
 use std::ffi::OsString;
 
@@ -55,9 +57,11 @@ fn command(name: &OsString, words: impl Iterator<Item = OsString>) -> Result<u8,
     match command.name {
         "run" => run::main(arguments),
         "compile" => build::compile(&arguments),
+        "snapshot" => snapshot::main(arguments),
         "validate" => build::validate(&arguments),
         "inspect" => inspect::main(&arguments),
         "cache" => cache::main(&arguments),
+        "wast" => wast::main(&arguments),
         "completions" => print(&completions::script(&only(&arguments, "SHELL")?)?).map(|()| 0),
         "man" => print(&help::manual()).map(|()| 0),
         "help" => match arguments.operands.first() {

@@ -113,7 +113,18 @@ mod tests {
         let names: Vec<_> = commands().map(|command| command.name).collect();
         assert_eq!(
             names,
-            ["run", "compile", "validate", "inspect", "cache", "completions", "man", "help"],
+            [
+                "run",
+                "snapshot",
+                "compile",
+                "validate",
+                "inspect",
+                "cache",
+                "wast",
+                "completions",
+                "man",
+                "help"
+            ],
             "a command without code, or code without a command"
         );
         for command in commands() {
@@ -139,7 +150,7 @@ mod tests {
         assert_eq!(level.kind, Kind::Words("0,1,3"));
         let output = command("compile").unwrap().flags().find(|flag| flag.name == "output").unwrap();
         assert_eq!((output.short, output.value, output.repeats), (Some('o'), "FILE", false));
-        assert_eq!(run.flags().count(), 17);
+        assert_eq!(run.flags().count(), 19);
         assert_eq!(command("man").unwrap().flags().count(), 0);
         assert!(run.doc.starts_with("FILE is"), "{}", run.doc);
     }

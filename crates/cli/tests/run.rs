@@ -307,3 +307,70 @@ fn an_unreadable_module_is_126_and_a_missing_one_127() {
     scene.run(&["run", "--max-memmory", "1M", "x"]).failed(125, "did you mean --max-memory?");
     scene.run(&["rum", "x"]).failed(2, "did you mean run?");
 }
+
+/// `hot` works much longer than `cold`; both are called by `_start`.
+const WORK: &str = r#"(module
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (global $n (mut i32) (i32.const 0))
+  (func $spin (param $turns i32)
+    (loop $again
+      (global.set $n (i32.add (i32.mul (global.get $n) (i32.const 31)) (i32.const 7)))
+      (i32.store (i32.const 0) (global.get $n))
+      (br_if $again (local.tee $turns (i32.sub (local.get $turns) (i32.const 1))))))
+  (func $hot (call $spin (i32.const 300000000)))
+  (func $cold (call $spin (i32.const 3000000)))
+  (func (export "_start") (call $cold) (call $hot) (call $exit (i32.const 5)))
+  (func (export "forever") (loop (call $hot) (br 0))))"#;
+
+#[test]
+fn a_profile_shows_where_the_time_went() {
+    let scene = Scene::new();
+    scene.file("work.wat", WORK);
+    let ended = scene.run(&["run", "--profile", "--profile-stacks", "stacks", "work.wat"]);
+    assert_eq!(ended.code(), Some(5), "{ended:?}");
+    let rows: Vec<_> = ended.stderr.lines().collect();
+    assert!(rows[0].starts_with("mote: profile: ") && rows[0].contains(" samples, "), "{ended:?}");
+    let stacks = std::fs::read_to_string(scene.path("stacks")).unwrap();
+    let time = |wanted: &str| -> u64 {
+        let lines = stacks.lines().filter_map(|line| line.rsplit_once(' '));
+        lines.filter(|(stack, _)| stack.contains(wanted)).map(|(_, time)| time.parse::<u64>().unwrap()).sum()
+    };
+    assert!(time("hot;") > 10 * time("cold;").max(1), "{stacks}");
+    assert!(time("_start;") >= time("hot;") && time("hot;") > 1000, "{stacks}");
+    assert!(rows[2].ends_with("  spin"), "{ended:?}");
+
+    let refused = scene.run(&["run", "--profile-stacks", "/nowhere/stacks", "work.wat"]);
+    assert_eq!(refused.code(), Some(125), "{refused:?}");
+    assert!(refused.stderr.ends_with("No such file or directory (os error 2)\n"), "{refused:?}");
+
+    // A deadline and a signal end it with a profile, too.
+    let late = scene.run(&["run", "--profile", "--timeout", "100ms", "--invoke", "forever", "work.wat"]);
+    assert!(late.code() == Some(134) && late.stderr.contains("mote: profile: "), "{late:?}");
+    let child = scene.start(&["run", "--profile", "--invoke", "forever", "work.wat"]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    support::send(&child, "INT");
+    let ended = Ended::new(child.wait_with_output().unwrap());
+    assert_eq!(ended.signal(), Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("mote: profile: ") && ended.stderr.contains("spin"), "{ended:?}");
+}
+
+#[test]
+fn test_scripts_run_by_the_program_beside() {
+    let scene = Scene::new();
+    support::program("mote-spec", "mote-wast");
+    scene.file("good.wast", r#"(module (func (export "f") (result i32) (i32.const 5))) (assert_return (invoke "f") (i32.const 5))"#);
+    scene.file("bad.wast", r#"(module (func (export "f") (result i32) (i32.const 5))) (assert_return (invoke "f") (i32.const 6))"#);
+    let good = scene.run(&["wast", "--opt-level", "3", "good.wast"]);
+    assert!(good.code() == Some(0) && good.stdout.contains("2 passed, 0 failed"), "{good:?}");
+    let bad = scene.run(&["wast", "good.wast", "bad.wast"]);
+    assert!(bad.code() == Some(1) && bad.stdout.contains("bad.wast"), "{bad:?}");
+    scene.run(&["wast"]).failed(2, "at least one FILE");
+    scene.run(&["wast", "--opt-level", "2", "good.wast"]).failed(2, "2 is not a level");
+    // Alone, with nothing beside it and nothing on PATH.
+    let alone = scene.path("mote");
+    std::fs::copy(env!("CARGO_BIN_EXE_mote"), &alone).unwrap();
+    let mut command = std::process::Command::new(&alone);
+    command.args(["wast", "good.wast"]).current_dir(scene.path("")).env("PATH", "");
+    Ended::new(command.output().unwrap()).failed(125, "mote-wast not found beside ");
+}

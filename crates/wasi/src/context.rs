@@ -319,6 +319,14 @@ impl WasiCtx {
         self.interrupt = Some(interrupt);
     }
 
+    /// What a snapshot of the guest would lose: open descriptors other than the standard three and the preopened directories.
+    pub fn opened(&self) -> Vec<u32> {
+        let open = self.table.open().into_iter();
+        open.filter(|(number, descriptor)| *number > 2 && descriptor.preopen.is_none())
+            .map(|(number, _)| number)
+            .collect()
+    }
+
     /// A path from the guest: relative, UTF-8, not empty, without NUL.
     pub(crate) fn path<M: GuestMemory + ?Sized>(
         &self,

@@ -234,6 +234,13 @@ impl Table {
         slots.entries.get(fd as usize).and_then(Option::as_ref).cloned().ok_or(Errno::Badf)
     }
 
+    /// What is open, with its numbers.
+    pub fn open(&self) -> Vec<(u32, Arc<Descriptor>)> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let numbered = (0..).zip(&slots.entries);
+        numbered.filter_map(|(number, entry)| Some((number, entry.clone()?))).collect()
+    }
+
     /// Whether another descriptor would be refused. Asked before a file is created for it.
     pub fn is_full(&self) -> bool {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);

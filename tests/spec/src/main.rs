@@ -41,6 +41,7 @@ fn run() -> anyhow::Result<bool> {
                 let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
                 skips = Skips::parse(&text).map_err(|error| anyhow::anyhow!("{path}: {error}"))?;
             }
+            "--" => files.extend(arguments.by_ref()),
             "--help" | "-h" => {
                 println!("{USAGE}");
                 return Ok(true);

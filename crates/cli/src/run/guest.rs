@@ -5,15 +5,82 @@ use std::io::Read;
 use std::time::Instant;
 
 use mote_runtime::{
-    ExternType, Instance, InstantiateError, Interrupt as _, Limits, Linker, Module, Store, Trap,
+    Caller, ExternType, Func, HostError, Instance, InstantiateError, Interrupt as _, Limits, Linker, Module,
+    Store, Trap, Val,
 };
 use mote_wasi::WasiCtx;
 
 use super::options::RunOptions;
+use super::profile::Profile;
 use super::stats::Stats;
 use super::{invoke, report};
 use crate::exit::{self, Failure};
 use crate::output::print;
+
+/// Where a guest says that its start-up is over: a function that gets a function pointer.
+pub const SNAPSHOT_IMPORT: (&str, &str) = ("mote", "snapshot");
+
+/// A guest that can be called.
+pub struct Guest {
+    pub store: Store<WasiCtx>,
+    pub instance: Instance,
+}
+
+/// What happens when a guest calls [`SNAPSHOT_IMPORT`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum AtSnapshot {
+    /// Nothing: it goes on.
+    Return,
+    /// It ends with [`SnapshotHere`].
+    Stop,
+}
+
+/// The guest called [`SNAPSHOT_IMPORT`].
+#[derive(Debug)]
+pub struct SnapshotHere {
+    /// Index in the first table of the function to go on with.
+    pub resume: u32,
+}
+
+impl std::fmt::Display for SnapshotHere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "mote.snapshot was called where no snapshot can be taken: while the module is instantiated",
+        )
+    }
+}
+
+impl std::error::Error for SnapshotHere {}
+
+/// Why there is no result.
+pub enum Stopped {
+    /// The guest trapped or ended itself.
+    Guest(Trap),
+    /// Mote failed, or the module does not fit.
+    Mote(Failure),
+}
+
+impl From<Trap> for Stopped {
+    fn from(trap: Trap) -> Self {
+        Self::Guest(trap)
+    }
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Mote(failure)
+    }
+}
+
+impl Stopped {
+    /// The exit code, after telling a trap.
+    pub fn code(self, options: &RunOptions) -> Result<u8, Failure> {
+        match self {
+            Self::Guest(trap) => ended(options, &trap),
+            Self::Mote(failure) => Err(failure),
+        }
+    }
+}
 
 /// Runs the guest to its end.
 pub fn run(
@@ -23,6 +90,38 @@ pub fn run(
     wasi: WasiCtx,
     stats: &mut Stats,
 ) -> Result<u8, Failure> {
+    let mut guest = match prepare(options, module, preloads, wasi, AtSnapshot::Return) {
+        Ok(guest) => guest,
+        Err(stopped) => return stopped.code(options),
+    };
+    stats.instantiated();
+    let mut profile = options.profile.then(Profile::new);
+    let outcome = call(options, &mut guest, module, profile.as_mut());
+    let memory = guest.instance.get_memory(&guest.store, "memory");
+    stats.ended(memory.map_or(0, |memory| memory.byte_len(&guest.store)));
+    // The process ends now, and the system takes everything back at once: unmapping it piece by piece took a tenth of a start.
+    std::mem::forget(guest);
+    let code = match outcome {
+        Ok(()) => Ok(0),
+        Err(stopped) => stopped.code(options),
+    };
+    match profile {
+        Some(profile) => {
+            let written = profile.finish(options.profile_stacks.as_deref());
+            code.and_then(|code| written.map(|()| code))
+        }
+        None => code,
+    }
+}
+
+/// Links and instantiates; the preloaded modules first.
+pub fn prepare(
+    options: &RunOptions,
+    module: &Module,
+    preloads: Vec<(String, Module)>,
+    wasi: WasiCtx,
+    at_snapshot: AtSnapshot,
+) -> Result<Guest, Stopped> {
     let mut store = Store::with_limits(wasi, limits(options));
     let mut linker = Linker::new();
     let imported: Vec<_> = preloads
@@ -37,6 +136,13 @@ pub fn run(
         |wasi: &mut WasiCtx| wasi,
         |module, name| imported.contains(&(module, name)),
     );
+    if imported.contains(&SNAPSHOT_IMPORT) {
+        let (module, name) = SNAPSHOT_IMPORT;
+        linker.func_wrap(module, name, move |_: Caller<'_, WasiCtx>, resume: u32| match at_snapshot {
+            AtSnapshot::Return => Ok(()),
+            AtSnapshot::Stop => Err(HostError::from(SnapshotHere { resume })),
+        });
+    }
     drop(imported);
     if let Some(timeout) = options.timeout {
         store.set_deadline(Instant::now().checked_add(timeout));
@@ -44,30 +150,14 @@ pub fn run(
             .map_err(|error| Failure::own(format!("--timeout: cannot make an event descriptor: {error}")))?;
     }
     for (name, preload) in preloads {
-        let instance = match linker.instantiate(&mut store, &preload) {
-            Ok(instance) => instance,
-            Err(error) => return refused(options, &name, error),
-        };
-        if let Err(trap) = initialize(&mut store, instance) {
-            return ended(options, &trap);
-        }
+        let instance = linker.instantiate(&mut store, &preload).map_err(|error| refused(&name, error))?;
+        initialize(&mut store, instance)?;
         linker.instance(&mut store, name, instance);
     }
-    let instance = match linker.instantiate(&mut store, module) {
-        Ok(instance) => instance,
-        Err(error) => return refused(options, &options.file.display().to_string(), error),
-    };
-    drop(linker);
-    stats.instantiated();
-    let result = call(options, &mut store, module, instance);
-    stats.ended(instance.get_memory(&store, "memory").map_or(0, |memory| memory.byte_len(&store)));
-    let code = match result? {
-        Ok(()) => Ok(0),
-        Err(trap) => ended(options, &trap),
-    };
-    // The process ends now, and the system takes everything back at once: unmapping it piece by piece took a tenth of a start.
-    std::mem::forget(store);
-    code
+    let instance = linker
+        .instantiate(&mut store, module)
+        .map_err(|error| refused(&options.file.display().to_string(), error))?;
+    Ok(Guest { store, instance })
 }
 
 /// A guest that waits in a host function ends with its deadline too.
@@ -88,23 +178,41 @@ fn limits(options: &RunOptions) -> Limits {
     limits
 }
 
-/// Calls what the command line names. The outer error is Mote's, the inner one the guest's end.
+/// Calls what the command line names.
 fn call(
     options: &RunOptions,
-    store: &mut Store<WasiCtx>,
+    guest: &mut Guest,
     module: &Module,
-    instance: Instance,
-) -> Result<Result<(), Trap>, Failure> {
+    profile: Option<&mut Profile>,
+) -> Result<(), Stopped> {
+    let Guest { store, instance } = guest;
     let Some(name) = &options.invoke else {
         let Some(start) = instance.get_func(&*store, "_start") else {
-            return Ok(initialize(store, instance));
+            return Ok(initialize(store, *instance)?);
         };
         let start = start
             .typed::<(), ()>(&*store)
             .map_err(|error| Failure::cannot_run(format!("{}: _start: {error}", options.file.display())))?;
-        return Ok(start.call(store, ()));
+        return match profile {
+            None => Ok(start.call(store, ())?),
+            Some(profile) => Ok(profile.call(store, start.func(), &[]).map(drop)?),
+        };
     };
-    let func = instance.get_func(&*store, name).ok_or_else(|| {
+    let func = function(options, module, guest, name)?;
+    let Guest { store, instance } = guest;
+    let arguments =
+        invoke::arguments(name, &func.ty(&*store), options.guest_arguments.get(1..).unwrap_or_default())?;
+    initialize(store, *instance)?;
+    let results: Vec<Val> = match profile {
+        None => func.call(store, &arguments)?,
+        Some(profile) => profile.call(store, func, &arguments)?,
+    };
+    Ok(print(&invoke::results(&results)).map(drop)?)
+}
+
+/// The exported function of this name.
+pub fn function(options: &RunOptions, module: &Module, guest: &Guest, name: &str) -> Result<Func, Failure> {
+    guest.instance.get_func(&guest.store, name).ok_or_else(|| {
         let functions =
             module.exports().into_iter().filter(|export| matches!(export.ty, ExternType::Func(_)));
         let names: Vec<_> = functions.map(|export| export.name).collect();
@@ -113,30 +221,21 @@ fn call(
             options.file.display(),
             names.join(", ")
         ))
-    })?;
-    let arguments =
-        invoke::arguments(name, &func.ty(&*store), options.guest_arguments.get(1..).unwrap_or_default())?;
-    if let Err(trap) = initialize(store, instance) {
-        return Ok(Err(trap));
-    }
-    match func.call(store, &arguments) {
-        Ok(results) => print(&invoke::results(&results)).map(Ok),
-        Err(trap) => Ok(Err(trap)),
-    }
+    })
 }
 
 /// A reactor's own start.
-fn initialize(store: &mut Store<WasiCtx>, instance: Instance) -> Result<(), Trap> {
+pub fn initialize(store: &mut Store<WasiCtx>, instance: Instance) -> Result<(), Trap> {
     match instance.typed_func::<(), ()>(&*store, "_initialize") {
         Ok(start) => start.call(store, ()),
         Err(_) => Ok(()),
     }
 }
 
-fn refused(options: &RunOptions, name: &str, error: InstantiateError) -> Result<u8, Failure> {
-    match error.trap() {
-        Some(trap) => ended(options, trap),
-        None => Err(Failure::cannot_run(format!("{name}: {error}"))),
+fn refused(name: &str, error: InstantiateError) -> Stopped {
+    match error {
+        InstantiateError::Trap(trap) => Stopped::Guest(trap),
+        error => Stopped::Mote(Failure::cannot_run(format!("{name}: {error}"))),
     }
 }
 

@@ -4,12 +4,13 @@
 //! small here stays small for as long as the guest sleeps: nothing is read of the module on a cached start, and host functions are
 //! made only for imports that the module has.
 
-mod guest;
+pub mod guest;
 mod invoke;
-mod options;
+pub mod options;
+mod profile;
 mod report;
 mod source;
-mod stats;
+pub mod stats;
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -51,7 +52,7 @@ pub fn main(arguments: Arguments) -> Result<u8, Failure> {
 }
 
 /// The module or artifact in this file, mapped.
-fn load(
+pub fn load(
     path: &Path,
     options: &RunOptions,
     cache: &mote_store::Store,
@@ -90,7 +91,7 @@ fn refusal(error: LoadError) -> Refusal {
 }
 
 /// What the guest gets of the host.
-fn context(options: &RunOptions) -> Result<WasiCtx, Failure> {
+pub fn context(options: &RunOptions) -> Result<WasiCtx, Failure> {
     let mut builder = WasiCtxBuilder::new();
     builder.inherit_stdio();
     for argument in &options.guest_arguments {

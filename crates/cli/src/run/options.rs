@@ -48,6 +48,9 @@ pub struct RunOptions {
     pub compiler: Options,
     pub no_cache: bool,
     pub stats: bool,
+    pub profile: bool,
+    /// Where `--profile-stacks` goes.
+    pub profile_stacks: Option<PathBuf>,
     pub quiet: bool,
 }
 
@@ -83,6 +86,11 @@ impl RunOptions {
             "timeout" => self.timeout = Some(duration(flag, &value)?),
             "no-cache" => self.no_cache = true,
             "stats" => self.stats = true,
+            "profile" => self.profile = true,
+            "profile-stacks" => {
+                self.profile = true;
+                self.profile_stacks = Some(value.into());
+            }
             "quiet" => self.quiet = true,
             _ if set_option(&mut self.compiler, flag, &value)? => {}
             _ => return Err(Failure::own(format!("--{flag} is in the table and not in the code"))),

@@ -11,20 +11,24 @@ use std::time::{Duration, Instant};
 
 use std::os::unix::process::ExitStatusExt;
 
-/// The compiler's program file. Cargo builds the programs of the package under test only, so this one is asked for.
+/// The compiler's program file.
 fn compiler() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_BIN_EXE_mote")).parent().unwrap();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "mote-compiler", "--bin", "mote-compile"]);
-        build.arg("--target-dir").arg(directory.parent().unwrap());
-        if directory.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "mote-compile does not build");
-        directory.join("mote-compile")
-    })
+    BUILT.get_or_init(|| program("mote-compiler", "mote-compile"))
+}
+
+/// A program of another package. Cargo builds those of the package under test only, so this one is asked for; one that is there may be
+/// stale, which cargo finds out.
+pub fn program(package: &str, name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_BIN_EXE_mote")).parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "-p", package, "--bin", name]);
+    build.arg("--target-dir").arg(directory.parent().unwrap());
+    if directory.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "{name} does not build");
+    directory.join(name)
 }
 
 /// A place to run `mote` in.
