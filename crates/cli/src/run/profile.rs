@@ -4,7 +4,8 @@
 //! functions on it. A wait in a host function takes no processor time and so counts for nothing; work that the host does counts for
 //! the function that asked for it. Without the flag nothing of this is made.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+// No HashMap: its random keys would be a thread's memory in every process, profiled or not.
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
@@ -36,7 +37,7 @@ const TABLE_ROWS: usize = 30;
 #[derive(Debug, Default)]
 pub struct Profile {
     /// Processor time by stack, outermost function first, `;` between: "folded" stacks.
-    stacks: HashMap<String, Duration>,
+    stacks: BTreeMap<String, Duration>,
     samples: u64,
     /// The signal that asks the process to end; 0 before one came.
     signal: Arc<AtomicUsize>,
@@ -114,7 +115,7 @@ impl Profile {
     /// A line for each stack: its functions, and its time in microseconds.
     fn folded(&self) -> String {
         let mut text = String::new();
-        for (stack, time) in self.stacks.iter().collect::<BTreeMap<_, _>>() {
+        for (stack, time) in &self.stacks {
             let _ = writeln!(text, "{stack} {}", time.as_micros());
         }
         text
@@ -123,9 +124,9 @@ impl Profile {
     /// The functions that took the most time by themselves.
     fn table(&self) -> String {
         let total: Duration = self.stacks.values().sum();
-        let mut functions: HashMap<&str, (Duration, Duration)> = HashMap::new();
+        let mut functions: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
         for (stack, &time) in &self.stacks {
-            let mut seen = HashSet::new();
+            let mut seen = BTreeSet::new();
             for name in stack.split(';').filter(|name| seen.insert(*name)) {
                 functions.entry(name).or_default().1 += time;
             }
