@@ -23,6 +23,9 @@ pub fn main(arguments: &Arguments) -> Result<u8, Failure> {
         }
     }
     let settings = Settings::from_environment();
+    if let Some(mistake) = settings.mistake {
+        return Err(Failure::usage(mistake));
+    }
     if action == "dir" {
         return match settings.directory {
             Some(directory) => print(&format!("{}\n", directory.display())).map(|()| 0),

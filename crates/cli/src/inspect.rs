@@ -54,7 +54,9 @@ fn open(path: &Path, options: &Options) -> Result<Artifact, Failure> {
             std::io::ErrorKind::NotFound => ModuleError::NotFound { path: path.to_owned() },
             _ => ModuleError::Unreadable { path: path.to_owned(), source },
         })?;
+        // All of it is read: `run` looks at header and tables only.
         return Artifact::open_to_inspect(&file)
+            .and_then(|artifact| artifact.verify_contents().map(|()| artifact))
             .map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())));
     }
     let mut load =

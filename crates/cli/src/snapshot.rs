@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use mote_runtime::{Func, Module, SnapshotOptions};
-use mote_store::Settings;
 
 use crate::arguments::Arguments;
 use crate::build;
@@ -11,7 +10,7 @@ use crate::exit::Failure;
 use crate::run::guest::{self, AtSnapshot, Guest, SNAPSHOT_IMPORT, SnapshotHere, Stopped};
 use crate::run::options::RunOptions;
 use crate::run::stats::Stats;
-use crate::run::{context, load};
+use crate::run::{context, load, open_cache};
 
 /// Functions that are called before the snapshot when no `--init` says which, as Wizer names them.
 const INIT_EXPORTS: [&str; 2] = ["wizer.initialize", "wizer-initialize"];
@@ -54,8 +53,7 @@ impl Plan {
 
 pub fn main(arguments: Arguments) -> Result<u8, Failure> {
     let plan = Plan::new(arguments)?;
-    let settings = if plan.run.no_cache { Settings::none() } else { Settings::from_environment() };
-    let cache = mote_store::Store::open(&settings);
+    let cache = open_cache(&plan.run);
     let module = load(&plan.run.file, &plan.run, &cache, &mut Stats::new(false))?;
     drop(cache);
     let init = init(&plan, &module)?;

@@ -13,22 +13,9 @@ pub fn text<'a>(flag: &str, value: &'a OsStr) -> Result<&'a str, Failure> {
 /// `65536`, `64K`, `64M`, `2G`, `1T`: bytes.
 pub fn bytes(flag: &str, value: &OsStr) -> Result<u64, Failure> {
     let text = text(flag, value)?;
-    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at_checked(digits_end).unwrap_or((text, ""));
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(0),
-        "k" | "kb" | "kib" => Some(10),
-        "m" | "mb" | "mib" => Some(20),
-        "g" | "gb" | "gib" => Some(30),
-        "t" | "tb" | "tib" => Some(40),
-        _ => None,
-    };
-    shift
-        .zip(digits.parse::<u64>().ok())
-        .and_then(|(shift, number)| number.checked_mul(1 << shift))
-        .ok_or_else(|| {
-            Failure::usage(format!("--{flag}: {text} is not a size; write for example 65536, 64M or 2G"))
-        })
+    mote_store::parse_bytes(text).ok_or_else(|| {
+        Failure::usage(format!("--{flag}: {text} is not a size; write for example 65536, 64M or 2G"))
+    })
 }
 
 /// `500ms`, `1.5s`, `10`, `2m`, `1h`.
@@ -71,17 +58,6 @@ pub fn shown_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        let read = |text: &str| bytes("max-memory", OsStr::new(text)).ok();
-        assert_eq!(read("65536"), Some(65536));
-        assert_eq!(read("64M"), Some(64 << 20));
-        assert_eq!(read("1KiB"), Some(1024));
-        for bad in ["", "M", "-1", "1x", "99999999T", "1.5G", "１"] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn durations() {

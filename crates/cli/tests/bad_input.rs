@@ -130,6 +130,143 @@ fn a_guest_that_never_ends_meets_its_deadline() {
     scene.run(&["run", "--timeout", "soon", "loop.mote"]).failed(125, "soon is not a duration");
 }
 
+/// Sizes from one page to hundreds, so that the stack ends in the guest, in the stub and right before the host call.
+#[test]
+fn a_stack_that_ends_around_a_host_call_is_a_trap() {
+    let scene = Scene::new();
+    scene.file(
+        "deep.wat",
+        r#"(module
+            (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
+            (memory (export "memory") 1)
+            (func $deep (export "_start")
+                (drop (call $clock (i32.const 1) (i64.const 0) (i32.const 0)))
+                (call $deep)
+                (drop (call $clock (i32.const 1) (i64.const 0) (i32.const 0)))))"#,
+    );
+    scene.run(&["compile", "deep.wat"]).printed("");
+    for size in (1..40).map(|step| step * 1900) {
+        let ended = scene.run(&["run", "--max-stack", &size.to_string(), "deep.mote"]);
+        assert_eq!(ended.code(), Some(134), "{size}: {ended:?}");
+        assert!(ended.stderr.starts_with("mote: trap: call stack exhausted"), "{size}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_deadline_that_passes_as_the_guest_begins_ends_it() {
+    let scene = Scene::new();
+    scene.file("loop.wat", r#"(module (func (export "_start") (loop (br 0))))"#);
+    scene.file("first.wat", r#"(module (func (export "_initialize")) (func (export "f")))"#);
+    scene.run(&["compile", "loop.wat"]).printed("");
+    scene.run(&["compile", "first.wat"]).printed("");
+    for round in 0..40 {
+        let timeout = format!("{}us", 1 + round * 37);
+        let started = Instant::now();
+        let ended = scene.run(&["run", "--timeout", &timeout, "--preload", "a=first.mote", "loop.mote"]);
+        assert_eq!(ended.code(), Some(134), "{timeout}: {ended:?}");
+        assert!(ended.stderr.contains(" has passed"), "{timeout}: {ended:?}");
+        assert!(started.elapsed() < Duration::from_secs(5), "{timeout}");
+    }
+}
+
+#[test]
+fn another_cpus_artifact_and_a_cpu_that_is_too_old_are_refused() {
+    let scene = Scene::new();
+    scene.file("f.wat", r#"(module (func (export "f") (result i32) (i32.const 5)))"#);
+    // Its FMA4 and XOP were never in another maker's processors, nor in its own later ones.
+    scene.run(&["compile", "--cpu", "bdver4", "f.wat"]).printed("");
+    scene.run(&["run", "--invoke", "f", "f.mote"]).failed(126, "f.mote: the artifact needs the CPU feature ");
+    scene.run(&["snapshot", "--init", "f", "f.mote"]).failed(126, "needs the CPU feature ");
+    // It can be looked at all the same.
+    assert_eq!(scene.run(&["inspect", "f.mote"]).code(), Some(0));
+    scene
+        .run(&["run", "--cpu", "bdver4", "--invoke", "f", "f.wat"])
+        .failed(125, "f.wat: the compiled artifact cannot be loaded: the artifact needs the CPU feature ");
+    for command in [&["compile"][..], &["run", "--invoke", "f"]] {
+        let with = |cpu: &str| scene.run(&[command, &["--cpu", cpu, "f.wat"]].concat());
+        with("x86-64").failed(125, "x86-64-v2 is the least that is supported");
+        with("nonsense").failed(125, "no CPU named `nonsense`");
+    }
+    scene.run(&["run", "--cpu", "x86-64-v2", "--invoke", "f", "f.wat"]).printed("5\n");
+    // Rewriting the machine's number makes it another architecture's file.
+    let mut foreign = std::fs::read(scene.path("f.mote")).unwrap();
+    foreign[18] = 183;
+    scene.file("arm.mote", foreign);
+    scene.run(&["run", "arm.mote"]).failed(126, "arm.mote: ");
+}
+
+/// A module with all sections that a C program has.
+fn program(scene: &Scene) {
+    let source = scene.file(
+        "program.c",
+        "#include <stdio.h>\n#include <stdlib.h>\nstatic int cmp(const void *a, const void *b) { return *(int *)a - *(int *)b; }\n\
+         int main(int argc, char **argv) {\n  int v[9] = {5, 3, argc};\n  qsort(v, 9, sizeof *v, cmp);\n  printf(\"%d\\n\", v[8]);\n}\n",
+    );
+    let built = std::process::Command::new("clang-19")
+        .args(["--target=wasm32-wasi", "-O1", "-o"])
+        .args([scene.path("program.wasm"), source])
+        .status()
+        .unwrap();
+    assert!(built.success());
+}
+
+#[test]
+fn a_program_cut_anywhere_is_refused() {
+    let scene = Scene::new();
+    program(&scene);
+    let whole = std::fs::read(scene.path("program.wasm")).unwrap();
+    // A cut in the middle; at the end of a section it may be valid, and then lacks what it needs.
+    for len in (1..60).map(|part| whole.len() * part / 60).chain([whole.len() - 1]) {
+        scene.file("cut.wasm", whole.get(..len).unwrap());
+        let ended = scene.run(&["run", "-q", "cut.wasm"]);
+        assert_eq!(ended.code(), Some(126), "{len}: {ended:?}");
+        assert!(
+            ended.stderr.starts_with("mote: cut.wasm: ") && ended.stderr.lines().count() == 1,
+            "{ended:?}"
+        );
+        let checked = scene.run(&["validate", "cut.wasm"]);
+        assert_eq!(checked.code(), Some(126), "{len}: {checked:?}");
+    }
+    assert!(scene.entries().is_empty());
+}
+
+#[test]
+fn an_artifact_damaged_on_any_page_is_found() {
+    let scene = Scene::new();
+    program(&scene);
+    scene.run(&["compile", "--opt-level", "1", "program.wasm"]).printed("");
+    scene.run(&["run", "program.mote"]).printed("5\n");
+    let good = std::fs::read(scene.path("program.mote")).unwrap();
+    let pages = good.len().div_ceil(4096);
+    assert!(pages > 10, "{pages}");
+    for page in 0..pages {
+        let mut damaged = good.clone();
+        let at = (page * 4096 + page * 97 % 4096).min(good.len() - 1);
+        damaged[at] ^= 0x10;
+        scene.file("damaged.mote", damaged);
+        scene.run(&["inspect", "damaged.mote"]).failed(126, "damaged.mote: ");
+        // Header and tables are checked at every start, code and data are not: see SECURITY.md.
+        if page == 0 {
+            scene.run(&["run", "damaged.mote"]).failed(126, "damaged.mote: ");
+        }
+    }
+}
+
+#[test]
+fn modules_over_a_limit_are_refused() {
+    let scene = Scene::new();
+    let sparse = std::fs::File::create(scene.path("sparse.wasm")).unwrap();
+    sparse.set_len(5 << 30).unwrap();
+    scene.run(&["run", "sparse.wasm"]).failed(126, "sparse.wasm: larger than the limit of ");
+    let locals = "(local i32) ".repeat(50_001);
+    scene.file("locals.wat", format!(r#"(module (func (export "_start") {locals}))"#));
+    scene.run(&["run", "locals.wat"]).failed(126, "locals.wat: ");
+    scene.file("memory.wat", r#"(module (memory 65537) (func (export "_start")))"#);
+    scene.run(&["run", "memory.wat"]).failed(126, "memory.wat: ");
+    scene.file("table.wat", r#"(module (table 4000000000 funcref) (func (export "_start")))"#);
+    scene.run(&["run", "table.wat"]).failed(126, "table.wat: ");
+}
+
 /// Waits in `poll_oneoff` for an hour.
 const SLEEP: &str = r#"(module
   (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))

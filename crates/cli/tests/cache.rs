@@ -195,3 +195,70 @@ fn the_compilers_death_is_told() {
     Ended::new(run.env("MOTE_COMPILE", "/nonexistent").output().unwrap())
         .failed(125, "cannot start /nonexistent");
 }
+
+#[test]
+fn a_full_disk_fails_what_must_be_written_and_leaves_nothing() {
+    if !support::is_root() {
+        eprintln!("not run: mounting needs root");
+        return;
+    }
+    let scene = Scene::new();
+    scene.file("five.wat", FIVE);
+    scene.file("init.wat", r#"(module (memory 1) (data "x") (func (export "wizer.initialize")))"#);
+    fs::create_dir(scene.path("disk")).unwrap();
+    let mote = scene.mote(&[]);
+    let variables: String = mote
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("export {}='{}'; ", name.display(), value?.display())))
+        .collect();
+    for command in ["compile five.wat", "snapshot init.wat"] {
+        let ended = in_mount_namespace(&format!(
+            "cd {}; {variables} mount -t tmpfs -o size=4k tmpfs disk; {} {command} -o disk/out.mote || echo $?; ls -A disk",
+            scene.path("").display(),
+            mote.get_program().display(),
+        ));
+        assert_eq!(ended.stdout, "125\n", "{command}: {ended:?}");
+        assert_eq!(
+            ended.stderr, "mote: cannot write disk/out.mote: No space left on device (os error 28)\n",
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn what_a_compiler_gives_is_read_whole_before_it_is_kept() {
+    let scene = Scene::new();
+    scene.file("five.wat", FIVE);
+    let compiler =
+        scene.mote(&[]).get_envs().find(|(name, _)| *name == "MOTE_COMPILE").unwrap().1.unwrap().to_owned();
+    // One bit of the last page: no table that a start looks at.
+    let failing = scene.file(
+        "failing",
+        format!(
+            "#!/bin/sh\n{} \"$@\" >{out} || exit\nprintf '\\377' | dd of={out} bs=1 seek=$(($(stat -c %s {out}) - 1)) conv=notrunc status=none\nexec cat {out}\n",
+            compiler.display(),
+            out = scene.path("written").display()
+        ),
+    );
+    fs::set_permissions(&failing, Permissions::from_mode(0o700)).unwrap();
+    for options in [&["run"][..], &["run", "--no-cache"]] {
+        let mut run = scene.mote(&[options, &["--invoke", "f", "five.wat"]].concat());
+        Ended::new(run.env("MOTE_COMPILE", &failing).output().unwrap())
+            .failed(125, "five.wat: the compiled artifact cannot be loaded: ");
+        assert!(scene.entries().is_empty());
+    }
+}
+
+#[test]
+fn a_size_that_is_none_is_told() {
+    let scene = Scene::new();
+    scene.file("five.wat", FIVE);
+    let mut run = scene.mote(&["run", "--invoke", "f", "five.wat"]);
+    let ended = Ended::new(run.env("MOTE_CACHE_SIZE", "lots").output().unwrap());
+    ended.printed("5\n");
+    assert_eq!(ended.stderr, "mote: MOTE_CACHE_SIZE: lots is not a size; write for example 500M or 2G\n");
+    let mut run = scene.mote(&["run", "-q", "--invoke", "f", "five.wat"]);
+    assert_eq!(Ended::new(run.env("MOTE_CACHE_SIZE", "lots").output().unwrap()).stderr, "");
+    let mut prune = scene.mote(&["cache", "prune"]);
+    Ended::new(prune.env("MOTE_CACHE_SIZE", "1.5G").output().unwrap()).failed(2, "1.5G is not a size");
+}

@@ -128,3 +128,20 @@ fn a_compile_that_is_interrupted_leaves_nothing() {
     // The lock file of a killed process is locked by nobody; the next one takes it over.
     assert!(left.iter().all(|name| name.to_string_lossy().starts_with("l-")), "{left:?}");
 }
+
+#[test]
+fn a_command_that_writes_a_file_leaves_none_when_interrupted() {
+    let scene = Scene::new();
+    slow(&scene);
+    let files = || fs::read_dir(scene.path("")).unwrap().count();
+    let before = files();
+    for command in [&["compile", "slow.wasm"][..], &["snapshot", "--no-cache", "--init", "f0", "slow.wasm"]] {
+        for (signal, number) in [("INT", 2), ("TERM", 15)] {
+            let child = scene.start(command);
+            eventually("the compiler runs", || !compilers_of(&scene).is_empty());
+            ends_by(child, signal, number);
+            eventually("the compiler ends with mote", || compilers_of(&scene).is_empty());
+            assert_eq!(files(), before, "{command:?}");
+        }
+    }
+}

@@ -32,6 +32,6 @@ pub use error::{ModuleError, StoreError};
 pub use evict::{Entry, Pruned};
 pub use key::{OptLevel, Options};
 pub use limits::{CAPACITY_BYTES, MODULE_MAX_BYTES};
-pub use location::{Settings, default_directory};
+pub use location::{Settings, default_directory, parse_bytes};
 pub use module::Module;
 pub use obtain::{Event, Refusal, Store};

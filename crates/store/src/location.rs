@@ -17,17 +17,19 @@ pub struct Settings {
     pub without: Option<String>,
     /// The path by which the running program was started, when the caller knows it: see [`crate::Compiler::find_for`].
     pub program: Option<PathBuf>,
+    /// A setting of the environment that was not understood, in words for the user.
+    pub mistake: Option<String>,
 }
 
 impl Settings {
     /// A store in this directory with the default capacity.
     pub fn at(directory: PathBuf) -> Self {
-        Self { directory: Some(directory), capacity_bytes: CAPACITY_BYTES, without: None, program: None }
+        Self { directory: Some(directory), ..Self::none() }
     }
 
     /// No store, on the user's own wish.
     pub fn none() -> Self {
-        Self { directory: None, capacity_bytes: CAPACITY_BYTES, without: None, program: None }
+        Self { directory: None, capacity_bytes: CAPACITY_BYTES, without: None, program: None, mistake: None }
     }
 
     /// What the environment says: `MOTE_CACHE_DIR`, `XDG_CACHE_HOME`, `HOME`; `MOTE_CACHE_SIZE` in bytes, or with the suffix K, M, G or T.
@@ -39,8 +41,16 @@ impl Settings {
                 ..Self::none()
             },
         };
-        if let Some(bytes) = env::var("MOTE_CACHE_SIZE").ok().and_then(|text| parse_bytes(&text)) {
-            settings.capacity_bytes = bytes;
+        if let Some(size) = env::var_os("MOTE_CACHE_SIZE").filter(|size| !size.is_empty()) {
+            match size.to_str().and_then(parse_bytes) {
+                Some(bytes) => settings.capacity_bytes = bytes,
+                None => {
+                    settings.mistake = Some(format!(
+                        "MOTE_CACHE_SIZE: {} is not a size; write for example 500M or 2G",
+                        size.display()
+                    ));
+                }
+            }
         }
         settings
     }
@@ -65,15 +75,18 @@ fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> Option<Pat
     root.then(|| PathBuf::from("/var/cache/mote"))
 }
 
-/// `2147483648`, `2048M`, `2G`.
-fn parse_bytes(text: &str) -> Option<u64> {
+/// `65536`, `64K`, `64MB`, `2GiB`, `1t`: bytes; each unit is 1024 of the one before.
+pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
-    let (digits, shift) = match text.char_indices().last()? {
-        (at, 'k' | 'K') => (text.get(..at)?, 10),
-        (at, 'm' | 'M') => (text.get(..at)?, 20),
-        (at, 'g' | 'G') => (text.get(..at)?, 30),
-        (at, 't' | 'T') => (text.get(..at)?, 40),
-        _ => (text, 0),
+    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at_checked(digits_end)?;
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
@@ -101,13 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_suffixes_and_cannot_overflow() {
+    fn sizes_have_units_and_cannot_overflow() {
         assert_eq!(parse_bytes("17"), Some(17));
         assert_eq!(parse_bytes("2G"), Some(2 << 30));
         assert_eq!(parse_bytes(" 3k "), Some(3072));
-        assert_eq!(parse_bytes("99999999999T"), None);
-        assert_eq!(parse_bytes("G"), None);
-        assert_eq!(parse_bytes(""), None);
-        assert_eq!(parse_bytes("é"), None);
+        assert_eq!(parse_bytes("64M"), Some(64 << 20));
+        assert_eq!(parse_bytes("1KiB"), Some(1024));
+        for bad in ["", "G", "é", "-1", "1x", "99999999T", "99999999999T", "1.5G", "１", "1 G"] {
+            assert_eq!(parse_bytes(bad), None, "{bad}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 
+use mote_artifact::Artifact;
+
 use crate::compile::Compiler;
 use crate::directory::{Directory, Found};
 use crate::error::StoreError;
@@ -157,7 +159,7 @@ impl Store {
         }
         drop(lock);
         let loaded = match directory.entry(&name) {
-            Found::Entry(file) => match load_or_copy(&file, load, events) {
+            Found::Entry(file) => match whole(&file).and_then(|()| load_or_copy(&file, load, events)) {
                 Ok(loaded) => loaded,
                 Err(message) => {
                     directory.remove(&name);
@@ -239,8 +241,18 @@ fn compile(
 
 /// Loads what was just compiled from memory.
 fn fresh<T>(artifact: &File, module: &Module, load: Load<'_, T>) -> Result<T, StoreError> {
-    load(artifact)
-        .map_err(|refusal| StoreError::Unloadable { module: module.name(), message: refusal.into_message() })
+    whole(artifact)
+        .and_then(|()| load(artifact).map_err(Refusal::into_message))
+        .map_err(|message| StoreError::Unloadable { module: module.name(), message })
+}
+
+/// Reads all of a new artifact once: later starts look at its header and tables only, not at its code.
+fn whole(artifact: &File) -> Result<(), String> {
+    match Artifact::open_to_inspect(artifact) {
+        Ok(artifact) => artifact.verify_contents().map_err(|error| error.to_string()),
+        // What it is instead is the loader's to say.
+        Err(_) => Ok(()),
+    }
 }
 
 /// Loads an entry, from a copy in memory if it must be.

@@ -14,7 +14,7 @@ pub mod stats;
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -33,9 +33,7 @@ pub fn main(arguments: Arguments) -> Result<u8, Failure> {
     let options = RunOptions::new(arguments)?;
     let mut stats = Stats::new(options.stats);
     end_on_signals_as_init();
-    let mut settings = if options.no_cache { Settings::none() } else { Settings::from_environment() };
-    settings.program = mote_runtime::program::file().map(PathBuf::from);
-    let cache = mote_store::Store::open(&settings);
+    let cache = open_cache(&options);
     let mut preloads = Vec::with_capacity(options.preloads.len());
     for preload in &options.preloads {
         preloads.push((preload.name.clone(), load(&preload.file, &options, &cache, &mut stats)?));
@@ -49,6 +47,16 @@ pub fn main(arguments: Arguments) -> Result<u8, Failure> {
     // As with the store: the process ends now.
     std::mem::forget(module);
     code
+}
+
+/// The cache, after telling what is wrong with its settings.
+pub fn open_cache(options: &RunOptions) -> mote_store::Store {
+    let mut settings = if options.no_cache { Settings::none() } else { Settings::from_environment() };
+    settings.program = mote_runtime::program::file().map(PathBuf::from);
+    if let Some(mistake) = settings.mistake.as_ref().filter(|_| !options.quiet) {
+        eprintln!("mote: {mistake}");
+    }
+    mote_store::Store::open(&settings)
 }
 
 /// The module or artifact in this file, mapped.
@@ -67,7 +75,7 @@ pub fn load(
             .map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())));
     }
     let module = match path.as_os_str().as_bytes() {
-        b"-" => mote_store::Module::open(Path::new("/proc/self/fd/0"))?,
+        b"-" => mote_store::Module::from_file(standard_input()?, Path::new("standard input"))?,
         _ => mote_store::Module::open(path)?,
     };
     let mut loading = |file: &File| Module::from_file(file).map_err(refusal);
@@ -78,6 +86,11 @@ pub fn load(
     });
     progress.clear();
     Ok(obtained?)
+}
+
+fn standard_input() -> Result<File, Failure> {
+    let duplicate = std::io::stdin().as_fd().try_clone_to_owned();
+    duplicate.map(File::from).map_err(|error| Failure::cannot_run(format!("standard input: {error}")))
 }
 
 fn refusal(error: LoadError) -> Refusal {

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,9 @@ use crate::values::{bytes, duration, text};
 
 /// Largest `--env-file`.
 const ENV_FILE_MAX_BYTES: u64 = 16 << 20;
+
+/// Largest `--max-stack`: what is asked for is mapped before the guest runs.
+const STACK_MAX_BYTES: u64 = 4 << 30;
 
 /// A directory for the guest.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +86,16 @@ impl RunOptions {
             "invoke" => self.invoke = Some(text(flag, &value)?.to_owned()),
             "preload" => self.preloads.push(preload(&value)?),
             "max-memory" => self.max_memory_bytes = Some(bytes(flag, &value)?),
-            "max-stack" => self.max_stack_bytes = Some(bytes(flag, &value)?),
+            "max-stack" => {
+                let bytes = bytes(flag, &value)?;
+                if bytes > STACK_MAX_BYTES {
+                    return Err(Failure::usage(format!(
+                        "--max-stack: {} is more than the largest stack, 4G",
+                        value.display()
+                    )));
+                }
+                self.max_stack_bytes = Some(bytes);
+            }
             "timeout" => self.timeout = Some(duration(flag, &value)?),
             "no-cache" => self.no_cache = true,
             "stats" => self.stats = true,
@@ -122,11 +135,13 @@ impl RunOptions {
 
     fn env_file(&mut self, path: &OsStr) -> Result<(), Failure> {
         let said = |error: String| Failure::own(format!("--env-file: {}: {error}", path.display()));
-        let size = fs::metadata(path).map_err(|error| said(error.to_string()))?.len();
-        if size > ENV_FILE_MAX_BYTES {
+        let mut contents = Vec::new();
+        fs::File::open(path)
+            .and_then(|file| file.take(ENV_FILE_MAX_BYTES + 1).read_to_end(&mut contents))
+            .map_err(|error| said(error.to_string()))?;
+        if contents.len() as u64 > ENV_FILE_MAX_BYTES {
             return Err(said(format!("larger than the limit of {ENV_FILE_MAX_BYTES} bytes")));
         }
-        let contents = fs::read(path).map_err(|error| said(error.to_string()))?;
         for (number, line) in contents.split(|&byte| byte == b'\n').enumerate() {
             let line = line.trim_ascii_start();
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -216,6 +231,9 @@ mod tests {
         fs::write(file.path(), "A=1\n=2\n").unwrap();
         assert!(read(&["--env-file", path, "x"]).unwrap_err().to_string().contains("line 2"));
         assert!(read(&["--env", "=1", "x"]).is_err());
+        let endless = read(&["--env-file", "/dev/zero", "x"]).unwrap_err().to_string();
+        assert!(endless.contains("larger than the limit of 16777216 bytes"), "{endless}");
+        assert!(read(&["--max-stack", "5G", "x"]).unwrap_err().to_string().contains("4G"));
         assert!(read(&["--env-file", "/nonexistent", "x"]).unwrap_err().to_string().contains("/nonexistent"));
     }
 
