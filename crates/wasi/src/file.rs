@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::event::PollFlags;
 use rustix::fs::{Advice, FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
@@ -78,6 +79,20 @@ fn stream_write(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>], attempt: Attempt) -
 }
 
 impl WasiCtx {
+    /// What reading and writing begin with: the descriptor, the guest's buffers, and whether there is room for the count at `count`.
+    fn vectored<M: GuestMemory + ?Sized>(
+        &self,
+        memory: &M,
+        fd: u32,
+        iovs: u32,
+        iovs_len: u32,
+        count: u32,
+    ) -> Result<(Arc<Descriptor>, Spans), Errno> {
+        let descriptor = self.table.get(fd)?;
+        memory.check(count, 4)?;
+        Ok((descriptor, Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?))
+    }
+
     /// Reads from a descriptor's position on.
     pub fn fd_read<M: GuestMemory + ?Sized>(
         &self,
@@ -87,9 +102,7 @@ impl WasiCtx {
         iovs_len: u32,
         nread: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        memory.check(nread, 4)?;
-        let spans = Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?;
+        let (descriptor, spans) = self.vectored(memory, fd, iovs, iovs_len, nread)?;
         descriptor.require(rights::FD_READ)?;
         let count = spans.scatter(memory, |buffers| match &descriptor.object {
             Object::File(fd) => retry(|| read(fd.as_fd(), buffers)),
@@ -117,9 +130,7 @@ impl WasiCtx {
         iovs_len: u32,
         nwritten: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        memory.check(nwritten, 4)?;
-        let spans = Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?;
+        let (descriptor, spans) = self.vectored(memory, fd, iovs, iovs_len, nwritten)?;
         descriptor.require(rights::FD_WRITE)?;
         let count = spans.gather(memory, |buffers| match &descriptor.object {
             Object::File(fd) => retry(|| write(fd.as_fd(), buffers)),
@@ -146,9 +157,7 @@ impl WasiCtx {
         offset: u64,
         nread: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        memory.check(nread, 4)?;
-        let spans = Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?;
+        let (descriptor, spans) = self.vectored(memory, fd, iovs, iovs_len, nread)?;
         let file = descriptor.file()?;
         descriptor.require(rights::FD_READ)?;
         let offset = file_offset(offset)?;
@@ -166,9 +175,7 @@ impl WasiCtx {
         offset: u64,
         nwritten: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        memory.check(nwritten, 4)?;
-        let spans = Spans::read(memory, iovs, iovs_len, self.limits.iovecs)?;
+        let (descriptor, spans) = self.vectored(memory, fd, iovs, iovs_len, nwritten)?;
         let file = descriptor.file()?;
         descriptor.require(rights::FD_WRITE)?;
         let offset = file_offset(offset)?;

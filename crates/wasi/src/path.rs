@@ -1,12 +1,17 @@
 //! `path_*`: files by name, beneath a directory the guest has open.
 
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
 use rustix::fs::{
     AtFlags, Mode, OFlags, linkat, mkdirat, readlinkat, renameat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno as HostErrno;
 
+use crate::descriptor::Descriptor;
 use crate::file::{opened, timestamps};
 use crate::memory::GuestMemory;
+use crate::sandbox::Parent;
 use crate::witx::{Abi, Filestat, SYMLINK_FOLLOW, fdflags, oflags, rights};
 use crate::{Errno, Error, WasiCtx};
 
@@ -20,7 +25,40 @@ fn is_plain_name(path: &str) -> bool {
     path != "." && path != ".." && !path.contains('/')
 }
 
+/// A path and the directory it begins in, as the guest passes them.
+struct Place {
+    descriptor: Arc<Descriptor>,
+    path: String,
+    /// What is needed of the directory.
+    right: u64,
+}
+
+impl Place {
+    fn directory(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.descriptor.as_directory(self.right)
+    }
+}
+
 impl WasiCtx {
+    fn place<M: GuestMemory + ?Sized>(
+        &self,
+        memory: &M,
+        fd: u32,
+        path: u32,
+        path_len: u32,
+        right: u64,
+    ) -> Result<Place, Errno> {
+        let descriptor = self.table.get(fd)?;
+        let place = Place { descriptor, path: self.path(memory, path, path_len)?, right };
+        place.directory()?;
+        Ok(place)
+    }
+
+    /// The directory that holds the entry, and the entry's name in it.
+    fn entry<'p>(&self, place: &'p Place) -> Result<(Parent<'p>, &'p str), Errno> {
+        self.sandbox.parent(place.directory()?, &place.path)
+    }
+
     /// Opens or creates a file.
     #[expect(clippy::too_many_arguments, reason = "the specification's parameters")]
     pub fn path_open<M: GuestMemory + ?Sized>(
@@ -108,10 +146,8 @@ impl WasiCtx {
         path: u32,
         path_len: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        let path = self.path(memory, path, path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_CREATE_DIRECTORY)?;
-        let (parent, name) = self.sandbox.parent(dir, &path)?;
+        let place = self.place(memory, fd, path, path_len, rights::PATH_CREATE_DIRECTORY)?;
+        let (parent, name) = self.entry(&place)?;
         Ok(mkdirat(parent, name, Mode::from_raw_mode(0o777))?)
     }
 
@@ -123,10 +159,8 @@ impl WasiCtx {
         path: u32,
         path_len: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        let path = self.path(memory, path, path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_REMOVE_DIRECTORY)?;
-        let (parent, name) = self.sandbox.parent(dir, &path)?;
+        let place = self.place(memory, fd, path, path_len, rights::PATH_REMOVE_DIRECTORY)?;
+        let (parent, name) = self.entry(&place)?;
         Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
 
@@ -138,10 +172,8 @@ impl WasiCtx {
         path: u32,
         path_len: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
-        let path = self.path(memory, path, path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_UNLINK_FILE)?;
-        let (parent, name) = self.sandbox.parent(dir, &path)?;
+        let place = self.place(memory, fd, path, path_len, rights::PATH_UNLINK_FILE)?;
+        let (parent, name) = self.entry(&place)?;
         Ok(unlinkat(parent, name, AtFlags::empty())?)
     }
 
@@ -157,13 +189,10 @@ impl WasiCtx {
         new_path: u32,
         new_path_len: u32,
     ) -> Result<(), Error> {
-        let (old, new) = (self.table.get(fd)?, self.table.get(new_fd)?);
-        let old_path = self.path(memory, old_path, old_path_len)?;
-        let new_path = self.path(memory, new_path, new_path_len)?;
-        let old_dir = old.as_directory(rights::PATH_RENAME_SOURCE)?;
-        let new_dir = new.as_directory(rights::PATH_RENAME_TARGET)?;
-        let (old_parent, old_name) = self.sandbox.parent(old_dir, &old_path)?;
-        let (new_parent, new_name) = self.sandbox.parent(new_dir, &new_path)?;
+        let old = self.place(memory, fd, old_path, old_path_len, rights::PATH_RENAME_SOURCE)?;
+        let new = self.place(memory, new_fd, new_path, new_path_len, rights::PATH_RENAME_TARGET)?;
+        let (old_parent, old_name) = self.entry(&old)?;
+        let (new_parent, new_name) = self.entry(&new)?;
         Ok(renameat(old_parent, old_name, new_parent, new_name)?)
     }
 
@@ -180,21 +209,23 @@ impl WasiCtx {
         new_path: u32,
         new_path_len: u32,
     ) -> Result<(), Error> {
-        let (old, new) = (self.table.get(old_fd)?, self.table.get(new_fd)?);
-        let old_path = self.path(memory, old_path, old_path_len)?;
-        let new_path = self.path(memory, new_path, new_path_len)?;
+        let old = self.place(memory, old_fd, old_path, old_path_len, rights::PATH_LINK_SOURCE)?;
+        let new = self.place(memory, new_fd, new_path, new_path_len, rights::PATH_LINK_TARGET)?;
         if follows(old_flags)? {
             return Err(Errno::Inval.into());
         }
-        let old_dir = old.as_directory(rights::PATH_LINK_SOURCE)?;
-        let new_dir = new.as_directory(rights::PATH_LINK_TARGET)?;
-        let (old_parent, old_name) = self.sandbox.parent(old_dir, &old_path)?;
+        let (old_parent, old_name) = self.entry(&old)?;
         if !is_plain_name(old_name) {
             // "name/", "." and "..": a directory or nothing. The kernel would follow a link to it.
-            self.sandbox.open(old_dir, &old_path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+            self.sandbox.open(
+                old.directory()?,
+                &old.path,
+                OFlags::PATH | OFlags::DIRECTORY,
+                Mode::empty(),
+            )?;
             return Err(Errno::Perm.into());
         }
-        let (new_parent, new_name) = self.sandbox.parent(new_dir, &new_path)?;
+        let (new_parent, new_name) = self.entry(&new)?;
         Ok(linkat(old_parent, old_name, new_parent, new_name, AtFlags::empty())?)
     }
 
@@ -209,11 +240,9 @@ impl WasiCtx {
         new_path: u32,
         new_path_len: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
         let target = self.path(memory, old_path, old_path_len)?;
-        let path = self.path(memory, new_path, new_path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_SYMLINK)?;
-        let (parent, name) = self.sandbox.parent(dir, &path)?;
+        let place = self.place(memory, fd, new_path, new_path_len, rights::PATH_SYMLINK)?;
+        let (parent, name) = self.entry(&place)?;
         Ok(symlinkat(target.as_str(), parent, name)?)
     }
 
@@ -229,15 +258,14 @@ impl WasiCtx {
         buf_len: u32,
         bufused: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
+        let place = self.place(memory, fd, path, path_len, rights::PATH_READLINK)?;
         memory.check(buf, buf_len)?;
         memory.check(bufused, 4)?;
-        let path = self.path(memory, path, path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_READLINK)?;
-        let target = if is_plain_name(&path) {
-            readlinkat(dir, path.as_str(), Vec::new())?
+        let (dir, path) = (place.directory()?, place.path.as_str());
+        let target = if is_plain_name(path) {
+            readlinkat(dir, path, Vec::new())?
         } else {
-            let link = self.sandbox.locate(dir, &path, false)?;
+            let link = self.sandbox.locate(dir, path, false)?;
             readlinkat(&link, c"", Vec::new()).map_err(|errno| match errno {
                 // What the kernel says of a descriptor that is no link.
                 HostErrno::NOENT => Errno::Inval,
@@ -262,13 +290,12 @@ impl WasiCtx {
         path_len: u32,
         filestat: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
+        let place = self.place(memory, fd, path, path_len, rights::PATH_FILESTAT_GET)?;
         let follow = follows(flags)?;
-        let path = self.path(memory, path, path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_FILESTAT_GET)?;
-        let found = if is_plain_name(&path) {
+        let (dir, path) = (place.directory()?, place.path.as_str());
+        let found = if is_plain_name(path) {
             // One system call instead of three for what is no link to be followed.
-            let stat = rustix::fs::statat(dir, path.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+            let stat = rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW)?;
             let link = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Symlink;
             (!(link && follow)).then_some(stat)
         } else {
@@ -276,7 +303,7 @@ impl WasiCtx {
         };
         let stat = match found {
             Some(stat) => stat,
-            None => rustix::fs::fstat(self.sandbox.locate(dir, &path, follow)?)?,
+            None => rustix::fs::fstat(self.sandbox.locate(dir, path, follow)?)?,
         };
         Ok(Filestat::from(&stat).write(abi, memory, filestat)?)
     }
@@ -294,18 +321,17 @@ impl WasiCtx {
         mtim: u64,
         fst_flags: u32,
     ) -> Result<(), Error> {
-        let descriptor = self.table.get(fd)?;
+        let place = self.place(memory, fd, path, path_len, rights::PATH_FILESTAT_SET_TIMES)?;
         let follow = follows(flags)?;
         let times = timestamps(atim, mtim, fst_flags)?;
-        let path = self.path(memory, path, path_len)?;
-        let dir = descriptor.as_directory(rights::PATH_FILESTAT_SET_TIMES)?;
-        let file = self.sandbox.locate(dir, &path, follow)?;
+        let (dir, path) = (place.directory()?, place.path.as_str());
+        let file = self.sandbox.locate(dir, path, follow)?;
         match utimensat(&file, c"", &times, AtFlags::EMPTY_PATH) {
             // Linux before 5.8 needs a name or an open file.
             Err(HostErrno::INVAL | HostErrno::NOENT) => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
                 let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
-                let file = self.sandbox.open(dir, &path, flags, Mode::empty())?;
+                let file = self.sandbox.open(dir, path, flags, Mode::empty())?;
                 Ok(rustix::fs::futimens(file, &times)?)
             }
             other => Ok(other?),

@@ -93,3 +93,16 @@ fn threads_use_a_context_without_a_lock_around_it() {
     });
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn what_the_guest_opened_itself_is_known() {
+    let mut guest = crate::testing::Guest::new();
+    assert!(guest.ctx.opened().is_empty());
+    std::fs::write(guest.host("f"), "").unwrap();
+    let (path, len) = guest.put(b"f");
+    let memory = guest.memory.as_mut_slice();
+    guest.ctx.path_open(memory, crate::testing::DIR, 0, path, len, 0, crate::testing::READ, 0, 0, 0).unwrap();
+    assert_eq!(guest.ctx.opened(), [4]);
+    guest.ctx.fd_close(4).unwrap();
+    assert!(guest.ctx.opened().is_empty());
+}
