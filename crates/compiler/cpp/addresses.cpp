@@ -4,8 +4,9 @@
 // sum did not wrap. LLVM's loop passes then see neither consecutive accesses nor memset, and no two accesses that are known to
 // be apart. This pass looks at each innermost loop right before vectorisation. Where such a sum is an affine recurrence
 // over the loop, it computes in front of the loop, in 64 bits, the value that the sum reaches in the last iteration; if that
-// lies within 32 bits (for every sum), none of them wrapped on the way. The loop is cloned: the fast version has
-// 64-bit recurrences, the original stays for when the check fails. Both do the same accesses at the same addresses.
+// lies within 32 bits (for every sum; those that frames.cpp makes are sign-extended), none of them wrapped on the way. The loop
+// is cloned: the fast version has 64-bit recurrences, the original stays for when the check fails. Both do the same accesses at
+// the same addresses.
 //
 // The second thing that hides a loop is a pointer kept in memory (`volatile` in C, or a pointer that a byte store might have
 // overwritten): a load from an address that does not change, reloaded in each iteration since a store of the loop may
@@ -49,12 +50,13 @@ constexpr unsigned MaxChecks = 24;
 struct Family {
     const SCEV *Start; // i32, of the first sum found
     const SCEV *Step;  // i32
+    bool Signed;       // how the sum is extended to 64 bits
     int64_t Least = 0, Most = 0;
     Value *First = nullptr, *Last = nullptr; // the recurrence in the first and in the last iteration
     PHINode *Recurrence = nullptr;
 };
 
-// An i64 value of the loop that equals zext(i32 {Start + Distance,+,Step}).
+// An i64 value of the loop that equals zext or sext (i32 {Start + Distance,+,Step}).
 struct Sum {
     Instruction *Value;
     size_t Family;
@@ -172,11 +174,13 @@ private:
             if (!value || !L.contains(value) || !seen.insert(value).second || isa<PHINode>(value))
                 continue;
             if (value->getType()->isIntegerTy(64) && SE.isSCEVable(value->getType())) {
-                const auto *extended = dyn_cast<SCEVZeroExtendExpr>(evolutionOf(value));
+                const auto *extended = dyn_cast<SCEVCastExpr>(evolutionOf(value));
+                if (extended && !isa<SCEVZeroExtendExpr>(extended) && !isa<SCEVSignExtendExpr>(extended))
+                    extended = nullptr;
                 const auto *recurrence = extended ? dyn_cast<SCEVAddRecExpr>(extended->getOperand()) : nullptr;
                 if (recurrence && recurrence->getType()->isIntegerTy(32) && recurrence->getLoop() == &L &&
                     recurrence->isAffine()) {
-                    addSum(value, *recurrence);
+                    addSum(value, *recurrence, isa<SCEVSignExtendExpr>(extended));
                     continue;
                 }
             }
@@ -187,11 +191,11 @@ private:
 
     Type *wide() const { return Type::getInt64Ty(L.getHeader()->getContext()); }
 
-    void addSum(Instruction *value, const SCEVAddRecExpr &recurrence) {
+    void addSum(Instruction *value, const SCEVAddRecExpr &recurrence, bool isSigned) {
         const SCEV *start = recurrence.getStart(), *step = recurrence.getStepRecurrence(SE);
         for (auto [number, family] : enumerate(Families)) {
             const auto *distance = dyn_cast<SCEVConstant>(SE.getMinusSCEV(start, family.Start));
-            if (family.Step != step || !distance)
+            if (family.Step != step || family.Signed != isSigned || !distance)
                 continue;
             int64_t bytes = distance->getAPInt().getSExtValue();
             family.Least = std::min(family.Least, bytes);
@@ -200,7 +204,7 @@ private:
             return;
         }
         Sums.push_back({value, Families.size(), 0});
-        Families.push_back({start, step});
+        Families.push_back({start, step, isSigned});
     }
 
     const SCEV *wideTrips() { return SE.getTruncateOrZeroExtend(Trips, wide()); }
@@ -301,13 +305,16 @@ private:
         if (SE.getUnsignedRangeMax(wideTrips()).ugt(UINT32_MAX))
             require(builder.CreateICmpULE(trips, largest));
         for (Family &family : Families) {
-            family.First = expand(SE.getZeroExtendExpr(family.Start, wide()), wide());
+            family.First = expand(family.Signed ? SE.getSignExtendExpr(family.Start, wide())
+                                                : SE.getZeroExtendExpr(family.Start, wide()),
+                                  wide());
             Value *step = expand(SE.getSignExtendExpr(family.Step, wide()), wide());
             // |step| <= 2^31 and trips < 2^32: this does not wrap. The recurrence is monotonic, so its ends tell.
             family.Last = builder.CreateAdd(family.First, builder.CreateMul(step, trips));
             auto fits = [&](Value *end, int64_t distance) {
-                if (distance)
-                    end = builder.CreateAdd(end, builder.getInt64(distance));
+                // Signed values are moved by 2^31, so that one comparison tells.
+                if (int64_t moved = distance + (family.Signed ? int64_t(1) << 31 : 0))
+                    end = builder.CreateAdd(end, builder.getInt64(moved));
                 require(builder.CreateICmpULE(end, largest));
             };
             const auto *constant = dyn_cast<SCEVConstant>(family.Step);

@@ -65,7 +65,7 @@ impl Drop for Memory {
 type Function = unsafe extern "C" fn(*mut u8, u32, u32, u32) -> u32;
 
 /// The functions `f(ctx, p, q, n)` of `text`, at O0 and at O3, agree on every case; the O3 build has `wanted` in its IR.
-fn agree(text: &str, cases: &[(u32, u32, u32)], widened: u64, wanted: &str) {
+pub(super) fn agree(text: &str, cases: &[(u32, u32, u32)], widened: u64, wanted: &str) {
     // This memory reaches up to 4 GiB, which OffsetPass relies on that none does: switched off.
     let text = format!("{text}{METADATA}!mote.memory64 = !{{}}\n");
     let contexts = [Context::create(), Context::create()];
@@ -98,7 +98,7 @@ fn agree(text: &str, cases: &[(u32, u32, u32)], widened: u64, wanted: &str) {
 }
 
 /// Pointers around the start, the middle and the end of the memory, with short and long counts.
-fn edges() -> Vec<(u32, u32, u32)> {
+pub(super) fn edges() -> Vec<(u32, u32, u32)> {
     let places =
         [0, 1, 64, 4000, 0x7fff_fff0, 0x8000_0000, 0xffff_f000, 0xffff_ff80, 0xffff_fffe, 0xffff_ffff];
     let mut cases = Vec::new();
@@ -138,6 +138,20 @@ fn sums_are_exact_where_32_bits_wrap() {
         %a = add i32 %p, %o
         %z = zext i32 %a to i64
         %g = getelementptr i8, ptr %ctx, i64 %z
+        %v = load i8, ptr %g, align 1, !tbaa !2
+        call void @mote.witness.i8(i8 %v)
+        %x = zext i8 %v to i32
+        %t = add i32 %s, %x";
+    agree(&counting(body, 1), &edges(), 1, "vector.body");
+}
+
+#[test]
+fn sums_that_are_sign_extended_are_exact_where_they_wrap() {
+    let body = "
+        %mid = getelementptr i8, ptr %ctx, i64 2147483648
+        %a = add i32 %p, %i
+        %z = sext i32 %a to i64
+        %g = getelementptr i8, ptr %mid, i64 %z
         %v = load i8, ptr %g, align 1, !tbaa !2
         call void @mote.witness.i8(i8 %v)
         %x = zext i8 %v to i32
