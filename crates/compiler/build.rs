@@ -18,7 +18,17 @@ fn passes() {
     build.cpp(true).std("c++17").flag("-fno-exceptions").flag("-fno-rtti").opt_level(1).debug(false);
     // LLVM's headers are not ours to warn about.
     build.flag("-isystem").flag(llvm_config("--includedir"));
-    for source in ["addresses", "arithmetic", "codegen", "frames", "limb_products", "offsets", "witness"] {
+    for source in [
+        "addresses",
+        "arithmetic",
+        "codegen",
+        "copies",
+        "frames",
+        "limb_products",
+        "offsets",
+        "rotations",
+        "witness",
+    ] {
         build.file(format!("cpp/{source}.cpp"));
     }
     build.compile("mote-passes");

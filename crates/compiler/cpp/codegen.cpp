@@ -143,6 +143,8 @@ void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int 
         return;
     passes.addPass(mote::ArithmeticPass(statistics));
     passes.addPass(mote::LimbProductsPass());
+    passes.addPass(mote::RotationPass());
+    passes.addPass(mote::CopyPass(statistics));
     passes.addPass(mote::AddressPass(statistics));
     passes.addPass(createFunctionToLoopPassAdaptor(LoopIdiomRecognizePass()));
 }
@@ -280,6 +282,10 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
                 functions.addPass(mote::WitnessPass(statistics));
             else if (name == "mote-limb-products")
                 functions.addPass(mote::LimbProductsPass());
+            else if (name == "mote-rotations")
+                functions.addPass(mote::RotationPass());
+            else if (name == "mote-copies")
+                functions.addPass(mote::CopyPass(statistics));
             else if (name == "mote-offsets")
                 functions.addPass(mote::OffsetPass());
             else if (name == "mote-frames")

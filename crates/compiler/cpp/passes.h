@@ -58,6 +58,22 @@ public:
     llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
 };
 
+// Computes four chains of additions, exclusive ors and rotations as one chain of vectors: see rotations.cpp.
+class RotationPass : public llvm::PassInfoMixin<RotationPass> {
+public:
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+};
+
+// Makes a memcpy of a loop that copies a block in each iteration: see copies.cpp.
+class CopyPass : public llvm::PassInfoMixin<CopyPass> {
+public:
+    explicit CopyPass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+
+private:
+    MoteStatistics *Statistics;
+};
+
 // Loops with this metadata are the versions for when a check fails: no pass need look at them.
 inline constexpr const char *RareLoop = "mote.loop.rare";
 llvm::MDNode *rareLoop(llvm::LLVMContext &context);

@@ -229,3 +229,6 @@ mod tests;
 
 #[cfg(test)]
 mod address_tests;
+
+#[cfg(test)]
+mod vector_tests;

@@ -19,6 +19,11 @@ fn optimized(text: &str, level: OptLevel, passes: Option<&str>) -> (String, Stat
     optimized_for("x86-64-v3", text, level, passes)
 }
 
+/// The IR after O3's whole pipeline.
+pub(super) fn optimized_text(text: &str) -> String {
+    optimized_for("x86-64-v3", text, OptLevel::O3, None).0
+}
+
 fn optimized_for(cpu: &str, text: &str, level: OptLevel, passes: Option<&str>) -> (String, Statistics) {
     let context = Context::create();
     let buffer =
