@@ -230,6 +230,12 @@ impl Artifact {
         (address, self.section(self.header.text).len())
     }
 
+    /// Addresses of everything that is mapped of the file, the code included. When the file is cut short, a page of it that is touched
+    /// raises SIGBUS.
+    pub fn mapped(&self) -> std::ops::Range<usize> {
+        self.mapping.range()
+    }
+
     /// The code's bytes.
     pub fn text_bytes(&self) -> &[u8] {
         self.section(self.header.text)

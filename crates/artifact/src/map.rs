@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::fs::File;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use rustix::io::Errno;
@@ -56,6 +57,12 @@ impl Mapping {
             mapped.map_err(MapError::Execute)?;
         }
         Ok(mapping)
+    }
+
+    /// Where it lies.
+    pub(crate) fn range(&self) -> Range<usize> {
+        let start = self.start.as_ptr() as usize;
+        start..start + self.len
     }
 
     /// The address of this offset of the file.

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::Scene;
+use support::{Scene, eventually};
 
 /// A small valid binary module: `(module (func (export "_start")))`.
 const SMALL: &[u8] =
@@ -275,3 +275,58 @@ const SLEEP: &str = r#"(module
     (i32.store (i32.const 16) (i32.const 1))
     (i64.store (i32.const 24) (i64.const 3600000000000))
     (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
+#[test]
+fn an_artifact_that_is_cut_under_a_running_guest_is_a_trap() {
+    let scene = Scene::new();
+    // Says "r", waits for a byte, then calls code and touches data of many pages that were never touched before.
+    let far: String = (0..400)
+        .map(|n| {
+            let body: String = (0..40)
+                .map(|i| {
+                    format!(
+                        "(local.set 0 (i32.mul (i32.add (local.get 0) (i32.const {i})) (i32.const {})))",
+                        n * 41 + i
+                    )
+                })
+                .collect();
+            format!("(func $f{n} (param i32) (result i32) {body} (local.get 0))")
+        })
+        .collect();
+    let elements: String = (0..400).map(|n| format!("$f{n} ")).collect();
+    scene.file(
+        "cut.wat",
+        format!(
+            r#"(module
+            (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 1) (data (i32.const 64) "r")
+            (table funcref (elem {elements}))
+            {far}
+            (func (export "_start") (local i32)
+              (i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 1))
+              (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+              (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
+              (loop $next
+                (drop (call_indirect (param i32) (result i32) (local.get 0) (local.get 0)))
+                (local.set 0 (i32.add (local.get 0) (i32.const 1)))
+                (br_if $next (i32.lt_u (local.get 0) (i32.const 400))))))"#
+        ),
+    );
+    scene.run(&["compile", "--opt-level", "0", "cut.wat"]).printed("");
+    let mut guest = scene.start(&["run", "cut.mote"]);
+    let mut ready = [0];
+    std::io::Read::read_exact(guest.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let file = std::fs::File::options().write(true).open(scene.path("cut.mote")).unwrap();
+    file.set_len(8192).unwrap();
+    std::io::Write::write_all(guest.stdin.as_mut().unwrap(), b"x").unwrap();
+    let mut status = None;
+    eventually("the guest ends", || {
+        status = guest.try_wait().unwrap();
+        status.is_some()
+    });
+    // Code, data and names are gone: the host function that was waiting, the trap and its backtrace all find that out.
+    let mut said = String::new();
+    std::io::Read::read_to_string(guest.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(status.and_then(|status| status.code()), Some(134), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}

@@ -11,6 +11,8 @@ struct Node {
     start: AtomicUsize,
     /// 0 while the node is free.
     end: AtomicUsize,
+    /// End of the whole artifact's mapping, which begins where or before the code does.
+    mapped_end: AtomicUsize,
     next: *const Node,
 }
 
@@ -46,6 +48,21 @@ pub(crate) fn is_guest(pc: usize) -> bool {
     false
 }
 
+/// Whether an artifact is mapped at this address. Safe in a signal handler, as [`is_guest`] is.
+pub(crate) fn is_artifact(address: usize) -> bool {
+    let mut node = HEAD.load(Ordering::Acquire).cast_const();
+    // SAFETY: nodes in the list are never freed.
+    while let Some(it) = unsafe { node.as_ref() } {
+        let end = it.end.load(Ordering::Acquire);
+        let mapped = it.start.load(Ordering::Acquire)..it.mapped_end.load(Ordering::Acquire);
+        if end != 0 && mapped.contains(&address) && it.end.load(Ordering::Acquire) == end {
+            return true;
+        }
+        node = it.next;
+    }
+    false
+}
+
 /// The artifact whose text holds `pc`.
 pub(crate) fn artifact_at(pc: usize) -> Option<Arc<Artifact>> {
     let writers = WRITERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -71,18 +88,25 @@ impl Registration {
     pub(crate) fn new(artifact: &Arc<Artifact>) -> Self {
         let (text, len) = artifact.text();
         let (start, end) = (text as usize, text as usize + len);
+        let mapped_end = artifact.mapped().end;
         let mut writers = WRITERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = writers.artifacts.partition_point(|&(other, _, _)| other < start);
         writers.artifacts.insert(at, (start, end, Arc::downgrade(artifact)));
         let node = match writers.free.pop() {
             Some(node) => {
                 node.start.store(start, Ordering::Release);
+                node.mapped_end.store(mapped_end, Ordering::Release);
                 node.end.store(end, Ordering::Release);
                 node
             }
             None => {
                 let next = HEAD.load(Ordering::Relaxed).cast_const();
-                let node = Node { start: AtomicUsize::new(start), end: AtomicUsize::new(end), next };
+                let node = Node {
+                    start: AtomicUsize::new(start),
+                    end: AtomicUsize::new(end),
+                    mapped_end: AtomicUsize::new(mapped_end),
+                    next,
+                };
                 let node = Box::leak(Box::new(node));
                 HEAD.store(node, Ordering::Release);
                 &*node

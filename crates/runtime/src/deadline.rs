@@ -21,7 +21,7 @@ use crate::atomics;
 use crate::code;
 use crate::fiber::{self, Fault, Fiber};
 use crate::store::{AsStoreMut, StoreOpaque};
-use crate::trap::HostReason;
+use crate::trap::{HostReason, Trap};
 
 /// How often the signal repeats while a guest that was asked to stop is in host code.
 const REPEAT: Duration = Duration::from_millis(5);
@@ -338,7 +338,13 @@ pub(crate) unsafe extern "C" fn on_pending(fiber: *mut Fiber) -> u64 {
     if let Some(outcome) = fiber.take_direct_outcome() {
         return outcome as u64;
     }
-    fiber.pending.fetch_and(!fiber::pending::SIGNAL, Ordering::Relaxed);
+    let pending =
+        fiber.pending.fetch_and(!(fiber::pending::SIGNAL | fiber::pending::LOST), Ordering::Relaxed);
+    if pending & fiber::pending::LOST != 0 {
+        let trap = Trap::from(TrapCode::MemoryOutOfBounds).with_detail(fiber::FILE_LOST);
+        store.outcome = Some(HostReason::Trap(trap));
+        return Status::Raised as u64;
+    }
     match store.control.request() {
         Request::Stop => {
             store.outcome = Some(HostReason::Trap(TrapCode::Interrupted.into()));

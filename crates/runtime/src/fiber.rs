@@ -73,7 +73,12 @@ pub(crate) mod pending {
     pub(crate) const SIGNAL: u32 = 1;
     /// A direct host call has an outcome instead of a result.
     pub(crate) const OUTCOME: u32 = 2;
+    /// The host touched a page of the guest's memory that is gone with the artifact's file.
+    pub(crate) const LOST: u32 = 4;
 }
+
+/// What a trap says when the artifact's file was cut short.
+pub(crate) const FILE_LOST: &str = "a page of the artifact is gone: its file was truncated while it ran";
 
 /// What a signal handler found.
 #[derive(Clone, Copy, Debug)]
@@ -269,11 +274,7 @@ pub(crate) unsafe fn ended(store: NonNull<StoreOpaque>, fiber: &Fiber, status: S
         Status::Faulted => {
             let fault = fiber.fault.get();
             let trap = Trap::from(fault.code);
-            let trap = if fault.file_lost {
-                trap.with_detail("a page of the artifact is gone: its file was truncated while it ran")
-            } else {
-                trap
-            };
+            let trap = if fault.file_lost { trap.with_detail(FILE_LOST) } else { trap };
             (trap, fiber.registers)
         }
         _ => {

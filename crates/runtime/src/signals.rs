@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::Once;
+use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_void, siginfo_t};
 use mote_artifact::abi::TrapCode;
@@ -133,7 +134,11 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
                 interrupted.leave(fiber, fault);
                 true
             }
-            _ => matches!(signal, libc::SIGSEGV | libc::SIGBUS) && interrupted.end_copy(),
+            (_, fiber) => {
+                matches!(signal, libc::SIGSEGV | libc::SIGBUS)
+                    && (interrupted.end_copy()
+                        || (signal == libc::SIGBUS && replace_lost_page(info, fiber.as_deref())))
+            }
         }
     };
     if !handled {
@@ -173,6 +178,41 @@ unsafe fn classify(
         libc::SIGILL => unsafe { arch::trap_code(interrupted.pc()) }.map(fault),
         _ => None,
     }
+}
+
+/// The host touches a page of an artifact whose file was cut short: zeros take its place. Where it names the frames of a trap, say, that
+/// will do: everything that reads artifacts bears with any bytes. A page of a guest's memory is the guest's end, as soon as the host
+/// function returns. Whether it was such a page.
+///
+/// # Safety
+/// Called in a signal handler with the kernel's record; the fiber is this thread's running one.
+unsafe fn replace_lost_page(info: *const siginfo_t, fiber: Option<&fiber::Fiber>) -> bool {
+    /// `BUS_ADRERR`: there is nothing at the address.
+    const NOTHING_THERE: c_int = 2;
+    // SAFETY: the kernel's record.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    if code != NOTHING_THERE {
+        return false;
+    }
+    // SAFETY: the store of the running fiber is alive, and what faulted does not change its memories.
+    let memories = fiber.map(|fiber| unsafe { &(*fiber.store).memories });
+    let is_memory = memories.into_iter().flatten().any(|memory| {
+        let base = memory.def().base as usize;
+        (base..base.saturating_add(memory.byte_len() as usize)).contains(&address)
+    });
+    let access = match (is_memory, code::is_artifact(address)) {
+        (true, _) => libc::PROT_READ | libc::PROT_WRITE,
+        (false, true) => libc::PROT_READ,
+        (false, false) => return false,
+    };
+    if let Some(fiber) = fiber.filter(|_| is_memory) {
+        fiber.pending.fetch_or(fiber::pending::LOST, Ordering::Relaxed);
+    }
+    let page = crate::mapping::page_size();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the page was mapped privately, and nothing of it is left to read; whoever mapped the range unmaps all of it.
+    let mapped = unsafe { libc::mmap((address & !(page - 1)) as *mut c_void, page, access, flags, -1, 0) };
+    mapped != libc::MAP_FAILED
 }
 
 /// Does what would have happened without our handler.
