@@ -1,0 +1,7 @@
+//! The laboratory behind `mote-lab`: measures WebAssembly runtimes side by side, from the same bytes, and shows what follows.
+//!
+//! A *suite* (`suites/*.toml`) names workloads, subjects and metrics. A *peer* (`peers/*.toml`) says how a runtime is found, installed, asked
+//! for its version and run. A run records samples ([`record`]); analysis adds estimates and verdicts; tables and the page show them.
+#![forbid(unsafe_code)]
+
+pub mod record;
