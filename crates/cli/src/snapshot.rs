@@ -190,3 +190,46 @@ fn write(
         .map_err(|error| Failure::own(format!("cannot write {}: {error}", plan.output.display())))?;
     Ok(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{arguments, table};
+
+    fn read(line: &[&str]) -> Result<Plan, Failure> {
+        let snapshot = table::command("snapshot").unwrap();
+        Plan::new(arguments::parse(snapshot, line.iter().map(std::ffi::OsString::from), false)?)
+    }
+
+    #[test]
+    fn every_flag_of_the_table_is_handled() {
+        let mut line = vec!["x.wasm".to_owned()];
+        for flag in table::command("snapshot").unwrap().flags() {
+            line.push(format!("--{}", flag.name));
+            match flag.name {
+                "timeout" => line.push("1s".to_owned()),
+                "max-memory" | "max-stack" => line.push("1M".to_owned()),
+                "opt-level" => line.push("1".to_owned()),
+                "env-file" => line.push("/dev/null".to_owned()),
+                "output" => line.push("out.mote".to_owned()),
+                _ if flag.value.is_empty() => {}
+                name => line.push(name.to_owned()),
+            }
+        }
+        line.extend(["--".to_owned(), "--arg".to_owned()]);
+        let line: Vec<_> = line.iter().map(String::as_str).collect();
+        let plan = read(&line).unwrap();
+        assert_eq!((plan.init.as_deref(), plan.start.as_deref()), (Some("init"), Some("start")));
+        assert_eq!(plan.output, PathBuf::from("out.mote"));
+        assert_eq!(plan.run.guest_arguments, ["argv0", "--arg"]);
+    }
+
+    #[test]
+    fn the_output_has_an_artifacts_name_and_is_not_the_input() {
+        assert_eq!(read(&["a/x.wasm"]).unwrap().output, PathBuf::from("a/x.snapshot.mote"));
+        assert_eq!(read(&["x.mote"]).unwrap().output, PathBuf::from("x.snapshot.mote"));
+        assert!(read(&["x.mote", "-o", "x.mote"]).is_err_and(|error| error.message.contains("overwritten")));
+        assert!(read(&["x.wasm", "-o", "x"]).is_err_and(|error| error.message.contains("ends in .mote")));
+        assert!(read(&["--init", "f"]).is_err_and(|error| error.message.contains("needs a FILE")));
+    }
+}

@@ -195,6 +195,18 @@ fn another_cpus_artifact_and_a_cpu_that_is_too_old_are_refused() {
     scene.run(&["run", "arm.mote"]).failed(126, "arm.mote: ");
 }
 
+#[test]
+fn a_machine_without_address_space_is_not_the_modules_fault() {
+    let scene = Scene::new();
+    scene.file("f.wat", r#"(module (memory 1) (func (export "_start")))"#);
+    scene.run(&["compile", "f.wat"]).printed("");
+    let mote = scene.mote(&[]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -v 3000000; exec \"$0\" run f.mote"]).arg(mote.get_program());
+    let ended = support::Ended::new(limited.current_dir(scene.path("")).output().unwrap());
+    ended.failed(125, "f.mote: cannot map memory for an instance: Cannot allocate memory");
+}
+
 /// A module with all sections that a C program has.
 fn program(scene: &Scene) {
     let source = scene.file(

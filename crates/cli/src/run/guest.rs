@@ -235,6 +235,8 @@ pub fn initialize(store: &mut Store<WasiCtx>, instance: Instance) -> Result<(), 
 fn refused(name: &str, error: InstantiateError) -> Stopped {
     match error {
         InstantiateError::Trap(trap) => Stopped::Guest(trap),
+        // The machine is at fault, not the module.
+        InstantiateError::Map(_) => Stopped::Mote(Failure::own(format!("{name}: {error}"))),
         error => Stopped::Mote(Failure::cannot_run(format!("{name}: {error}"))),
     }
 }
