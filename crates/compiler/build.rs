@@ -21,6 +21,7 @@ fn passes() {
     for source in [
         "addresses",
         "arithmetic",
+        "byte_masks",
         "codegen",
         "copies",
         "frames",

@@ -142,6 +142,7 @@ void addMotePasses(FunctionPassManager &passes, MoteStatistics *statistics, int 
     if (level < 3)
         return;
     passes.addPass(mote::ArithmeticPass(statistics));
+    passes.addPass(mote::ByteMaskPass(statistics));
     passes.addPass(mote::LimbProductsPass());
     passes.addPass(mote::RotationPass());
     passes.addPass(mote::CopyPass(statistics));
@@ -292,6 +293,8 @@ int mote_optimize(LLVMModuleRef wrapped, const MoteTarget *target, int level, co
                 functions.addPass(mote::FramePass(statistics));
             else if (name == "mote-arithmetic")
                 functions.addPass(mote::ArithmeticPass(statistics));
+            else if (name == "mote-byte-masks")
+                functions.addPass(mote::ByteMaskPass(statistics));
             else if (name == "mote-addresses")
                 functions.addPass(mote::AddressPass(statistics));
             else

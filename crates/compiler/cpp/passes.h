@@ -98,6 +98,16 @@ private:
     MoteStatistics *Statistics;
 };
 
+// Compares rows of bytes with vectors: see byte_masks.cpp.
+class ByteMaskPass : public llvm::PassInfoMixin<ByteMaskPass> {
+public:
+    explicit ByteMaskPass(MoteStatistics *statistics) : Statistics(statistics) {}
+    llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
+
+private:
+    MoteStatistics *Statistics;
+};
+
 // Gives addresses that differ by constants one base: see offsets.cpp.
 class OffsetPass : public llvm::PassInfoMixin<OffsetPass> {
 public:

@@ -340,25 +340,26 @@ fn vector_limb_products_equal_scalar_ones() {
     }
 }
 
-/// Runs `f(a, b, out)` of `text`, before and after `mote-arithmetic`, on numbers with carries of every kind.
-fn multiplications_agree(text: &str, idioms: u64, wanted: &str, unwanted: &str) {
+/// Runs `f(a, b, out)` of `text`, before and after the passes that replace idioms, on numbers with carries of every kind.
+fn results_agree(text: &str, idioms: u64, wanted: &str, unwanted: &str) {
     type Function = unsafe extern "C" fn(u64, u64, *mut u64);
     let text = format!("{text}{METADATA}");
     let contexts = [Context::create(), Context::create()];
     let target = Target::new(None).unwrap();
-    let engines = ["instcombine", "function(instcombine,mote-arithmetic,adce)"].map(|passes| {
-        let context = &contexts[usize::from(passes != "instcombine")];
-        let buffer = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "test.ll");
-        let module = context.create_module_from_ir(buffer).unwrap();
-        let statistics = optimize(&module, &target, OptLevel::O3, Some(passes)).unwrap();
-        module.verify().unwrap();
-        if passes != "instcombine" {
-            let ir = module.to_string();
-            assert_eq!(statistics.idioms, idioms, "{ir}");
-            assert!(ir.contains(wanted) && !ir.contains(unwanted), "{ir}");
-        }
-        module.create_jit_execution_engine(inkwell::OptimizationLevel::None).unwrap()
-    });
+    let engines =
+        ["instcombine", "function(instcombine,mote-arithmetic,mote-byte-masks,adce)"].map(|passes| {
+            let context = &contexts[usize::from(passes != "instcombine")];
+            let buffer = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "test.ll");
+            let module = context.create_module_from_ir(buffer).unwrap();
+            let statistics = optimize(&module, &target, OptLevel::O3, Some(passes)).unwrap();
+            module.verify().unwrap();
+            if passes != "instcombine" {
+                let ir = module.to_string();
+                assert_eq!(statistics.idioms, idioms, "{ir}");
+                assert!(ir.contains(wanted) && !ir.contains(unwanted), "{ir}");
+            }
+            module.create_jit_execution_engine(inkwell::OptimizationLevel::None).unwrap()
+        });
     let mut numbers: Vec<u64> =
         vec![0, 1, 2, 0xffff_ffff, 1 << 32, (1 << 32) + 1, u64::MAX, u64::MAX << 32, 1 << 63];
     let mut state = 7u64;
@@ -412,7 +413,7 @@ fn a_product_put_together_from_halves_is_one_multiplication() {
            ret void
          }}"
     );
-    multiplications_agree(&multi3, 1, "mul nuw i128", "shl");
+    results_agree(&multi3, 1, "mul nuw i128", "shl");
     let with_carry = format!(
         "define void @f(i64 %a, i64 %b, ptr %out) {{
            {HALVES}
@@ -430,10 +431,10 @@ fn a_product_put_together_from_halves_is_one_multiplication() {
            ret void
          }}"
     );
-    multiplications_agree(&with_carry, 1, "mul nuw i128", "lshr i64");
+    results_agree(&with_carry, 1, "mul nuw i128", "lshr i64");
     // One product too many of the same halves: not a high half.
     let other = with_carry.replace("%lh = mul i64 %al, %bh", "%lh = mul i64 %ah, %bl");
-    multiplications_agree(&other, 0, "mul", "mul nuw i128");
+    results_agree(&other, 0, "mul", "mul nuw i128");
 }
 
 #[test]
@@ -446,7 +447,52 @@ fn a_shifted_mask_goes_behind_the_multiplication() {
         store i64 %p, ptr %out, align 1
         ret void
       }";
-    multiplications_agree(text, 1, "4294967295", "8589934590");
+    results_agree(text, 1, "4294967295", "8589934590");
+}
+
+/// Which of 16 bytes, the words of which are at `offsets`, differ from the lowest byte of `a`.
+fn byte_mask(offsets: [u32; 4], between: &str) -> String {
+    let mut text = "define void @f(i64 %a, i64 %b, ptr %out) {
+        store i64 %a, ptr %out, align 1
+        %second = getelementptr i8, ptr %out, i64 8
+        store i64 %b, ptr %second, align 1
+        %narrow = trunc i64 %a to i32
+        %tag = and i32 %narrow, 255
+        %tags = mul i32 %tag, 16843009\n"
+        .to_owned();
+    for (number, offset) in offsets.into_iter().enumerate() {
+        text += &format!(
+            "%p{number} = getelementptr i8, ptr %out, i64 {offset}
+             %w{number} = load i32, ptr %p{number}, align 1
+             {between}
+             %x{number} = xor i32 %w{number}, %tags
+             %t{number} = or i32 %x{number}, -2139062144
+             %s{number} = add i32 %t{number}, -16843009
+             %o{number} = or i32 %s{number}, %x{number}
+             %c{number} = and i32 %o{number}, -2139062144
+             %g{number} = mul i32 %c{number}, 2113665
+             %b{number} = lshr i32 %g{number}, 28\n"
+        );
+    }
+    text + "%s3210 = shl i32 %b0, 4
+        %m1 = or i32 %s3210, %b1
+        %s321 = shl i32 %m1, 4
+        %m2 = or i32 %s321, %b2
+        %s32 = shl i32 %m2, 4
+        %m3 = or i32 %s32, %b3
+        %whole = zext i32 %m3 to i64
+        store i64 %whole, ptr %out, align 1
+        ret void
+      }"
+}
+
+#[test]
+fn bits_of_adjacent_words_come_from_one_vector() {
+    results_agree(&byte_mask([12, 8, 4, 0], ""), 1, "icmp ne <16 x i8>", "2113665");
+    // Only two that are adjacent; bits in another order; a store between the loads.
+    results_agree(&byte_mask([12, 8, 4, 1], ""), 1, "icmp ne <8 x i8>", "<16 x i8>");
+    results_agree(&byte_mask([0, 4, 8, 12], ""), 0, "2113665", "<16 x i8>");
+    results_agree(&byte_mask([12, 8, 4, 0], "store i8 7, ptr %out, align 1"), 0, "2113665", "<16 x i8>");
 }
 
 #[test]
