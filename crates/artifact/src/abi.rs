@@ -12,7 +12,10 @@
 //! ```
 
 /// Distance from the start of the context block up to the context pointer, in bytes.
-pub const CONTEXT_BELOW: u64 = 0x5000_0000;
+pub const CONTEXT_BELOW: u64 = 0x5000_0000 - CONTEXT_IN_PAGE;
+
+/// Where in a page the context block begins: a stack that grows down from there shares the page, half of it for each.
+pub const CONTEXT_IN_PAGE: u64 = 2048;
 
 /// Bytes directly below a linear memory's base that are never mapped: negative sums of addresses end here.
 pub const LOW_GUARD: u64 = 1 << 30;

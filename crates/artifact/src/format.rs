@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::context::ModuleCounts;
 
 /// Number of the format that this crate writes and loads. Raise it when a record or the contract of [`crate::abi`] changes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Bytes of a page as the file is laid out.
 pub const PAGE: u64 = 4096;

@@ -1,7 +1,7 @@
 //! Opens artifact files: maps them and reads every table where it lies.
 //!
-//! [`Artifact::open`] reads the first page, refuses what does not match (magic, format version, length, checksum, architecture, CPU
-//! features), maps the loaded part, verifies the small tables of `.mote.meta` record by record, and copies nothing but the header. Tables that
+//! [`Artifact::open`] maps the file, refuses what does not match (magic, format version, length, checksum, architecture, CPU
+//! features), makes the code executable, verifies the small tables of `.mote.meta` record by record, and copies nothing but the header. Tables that
 //! grow with the number of functions are not touched: their records are checked as they are read, so that a large module opens as fast
 //! as a small one. Accessors are total: they never fail or panic, whatever the bytes are.
 
@@ -24,8 +24,8 @@ use crate::format::{
 use crate::info::{ExportKind, GlobalType, ImportKind, Limits, MemoryType, TableType, ThunkInfo};
 use crate::inlined::Inlined;
 use crate::lines::Lines;
-use crate::map::{MapError, Mapping};
-use crate::verify::{read_header, verify_sections};
+use crate::map::Mapping;
+use crate::verify::{check_header, refuse_short, verify_sections};
 use crate::view::{
     ChunkView, DataView, ElementView, ExportView, Expressions, FuncRefView, FuncTypeView, FunctionIndices,
     FunctionView, GlobalView, ImportView, ItemsView, SegmentModeView, TableView, ValueTypes, records, slice,
@@ -116,12 +116,17 @@ pub struct CodeFrame<'a> {
 impl Artifact {
     /// Maps the artifact in this file, ready to run.
     pub fn open(file: &File) -> Result<Self, LoadError> {
+        Self::map(file.try_clone()?, true)
+    }
+
+    /// The same with a file that the artifact may keep.
+    pub fn open_owned(file: File) -> Result<Self, LoadError> {
         Self::map(file, true)
     }
 
     /// Maps the artifact in this file to be looked at: code for another machine is accepted, and not executable.
     pub fn open_to_inspect(file: &File) -> Result<Self, LoadError> {
-        Self::map(file, false)
+        Self::map(file.try_clone()?, false)
     }
 
     /// Loads an artifact that is in memory, through an anonymous file.
@@ -130,21 +135,26 @@ impl Artifact {
         let memory = rustix::fs::memfd_create("mote-artifact", rustix::fs::MemfdFlags::CLOEXEC);
         let mut file = File::from(memory.map_err(io::Error::from)?);
         file.write_all(bytes)?;
-        Self::open(&file)
+        Self::open_owned(file)
     }
 
-    fn map(file: &File, run: bool) -> Result<Self, LoadError> {
-        let (header, machine) = read_header(file)?;
+    fn map(file: File, run: bool) -> Result<Self, LoadError> {
+        let len = rustix::fs::fstat(&file).map_err(io::Error::from)?.st_size;
+        let len = u64::try_from(len).unwrap_or(0);
+        if len < PAGE {
+            return Err(refuse_short(&file));
+        }
+        let mut mapping = Mapping::new(&file, len).map_err(io::Error::from)?;
+        let (header, machine) = check_header(mapping.bytes())?;
         if run && machine != HOST_MACHINE {
             return Err(LoadError::Architecture { found: machine_name(machine) });
         }
-        let end = verify_sections(&header).ok_or(LoadError::Damaged { what: "section table" })?;
-        let mapping =
-            Mapping::new(file, end, run.then(|| header.text.len.get())).map_err(|error| match error {
-                MapError::Read(error) => LoadError::Io(error.into()),
-                MapError::Execute(error) => LoadError::Execute(error.into()),
-            })?;
-        let artifact = Self { header, machine, mapping, file: file.try_clone()? };
+        verify_sections(&header).ok_or(LoadError::Damaged { what: "section table" })?;
+        if run {
+            let text = header.text.len.get();
+            mapping.make_executable(&file, text).map_err(|error| LoadError::Execute(error.into()))?;
+        }
+        let artifact = Self { header, machine, mapping, file };
         artifact.verify_metadata()?;
         if run && let Some(feature) = cpu::first_missing(artifact.cpu_features()) {
             return Err(LoadError::CpuFeature { feature: feature.to_owned() });

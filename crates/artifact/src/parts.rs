@@ -1,6 +1,6 @@
 //! Takes an artifact apart again into what the writer takes, so that it can be written once more with other initial contents: a snapshot.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use zerocopy::FromBytes;
 
@@ -143,7 +143,7 @@ impl Artifact {
                 symbols.push(CodeSymbol { kind, offset, size: size_at(offset) });
             }
         }
-        let known: HashSet<u64> = symbols.iter().map(|symbol| symbol.offset).collect();
+        let known: BTreeSet<u64> = symbols.iter().map(|symbol| symbol.offset).collect();
         for symbol in table {
             let offset = offset_of(symbol);
             if !known.contains(&offset) {

@@ -1,6 +1,7 @@
 //! Encodes a module's facts as records: the writer's half of what [`crate::view`] reads.
 
-use std::collections::HashMap;
+// No hash map: its random keys would be a thread's memory in every process.
+use std::collections::BTreeMap;
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -259,7 +260,7 @@ struct Section {
     bytes: Vec<u8>,
     pool: Vec<u8>,
     /// Where each piece of the pool is; only looked up, never iterated.
-    pooled: HashMap<Vec<u8>, Bytes>,
+    pooled: BTreeMap<Vec<u8>, Bytes>,
 }
 
 impl Section {

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -23,56 +23,53 @@ use crate::view::{records, slice};
 const PAGE_LEN: usize = PAGE as usize;
 const HEADER_OFFSET: usize = NOTE_OFFSET as usize + size_of::<NoteHeader>();
 
-/// Reads and checks the first page; returns the header and ELF's machine number.
-pub(crate) fn read_header(file: &File) -> Result<(Header, u16), LoadError> {
-    // Not on the stack: a page that was touched there stays in memory for as long as the guest runs.
-    let mut page = vec![0; PAGE_LEN];
-    let len = read_first_page(file, &mut page)?;
-    let (elf, _) = ElfHeader::read_from_prefix(&page).map_err(|_| LoadError::NotAnArtifact)?;
+/// Checks the first page of a file; returns the header and ELF's machine number.
+pub(crate) fn check_header(file: &[u8]) -> Result<(Header, u16), LoadError> {
+    let page = file.get(..PAGE_LEN).ok_or(LoadError::NotAnArtifact)?;
+    let (elf, _) = ElfHeader::read_from_prefix(page).map_err(|_| LoadError::NotAnArtifact)?;
     let note = page.get(NOTE_OFFSET as usize..).unwrap_or_default();
     let (note, _) = NoteHeader::read_from_prefix(note).map_err(|_| LoadError::NotAnArtifact)?;
-    if elf.ident != ELF_IDENT {
-        return Err(LoadError::NotAnArtifact);
-    }
-    if len < PAGE_LEN {
-        return Err(LoadError::Length { found: len as u64, expected: PAGE });
-    }
-    if note.name != NOTE_NAME || note.kind.get() != NOTE_TYPE {
+    if elf.ident != ELF_IDENT || note.name != NOTE_NAME || note.kind.get() != NOTE_TYPE {
         return Err(LoadError::NotAnArtifact);
     }
     let rest = page.get(HEADER_OFFSET..).unwrap_or_default();
-    let (mut header, _) = Header::read_from_prefix(rest).map_err(|_| LoadError::NotAnArtifact)?;
+    let (mut header, rest) = Header::read_from_prefix(rest).map_err(|_| LoadError::NotAnArtifact)?;
     if header.format.get() != FORMAT_VERSION {
         return Err(LoadError::Version { found: header.format.get() });
     }
+    // The checksum is that of the page without the checksum.
     let expected = header.header_hash.get();
     header.header_hash = 0.into();
-    for (place, &byte) in page.iter_mut().skip(HEADER_OFFSET).zip(header.as_bytes()) {
-        *place = byte;
+    let mut hasher = Xxh3Default::new();
+    for part in [page.get(..HEADER_OFFSET).unwrap_or_default(), header.as_bytes(), rest] {
+        hasher.update(part);
     }
-    if xxh3_64(&page) != expected {
+    if hasher.digest() != expected {
         return Err(LoadError::Checksum { what: "header" });
     }
-    let found = file.metadata()?.len();
+    let found = file.len() as u64;
     if found != header.file_len.get() {
         return Err(LoadError::Length { found, expected: header.file_len.get() });
     }
     Ok((header, elf.machine.get()))
 }
 
-fn read_first_page(file: &File, page: &mut [u8]) -> Result<usize, LoadError> {
-    let mut len = 0;
-    while let Some(rest) = page.get_mut(len..).filter(|rest| !rest.is_empty()) {
-        let read = file.read_at(rest, len as u64)?;
-        if read == 0 {
-            break;
-        }
-        len = len.saturating_add(read);
+/// What is wrong with a file that has not even a first page.
+pub(crate) fn refuse_short(file: &File) -> LoadError {
+    let mut beginning = [0; size_of::<ElfHeader>()];
+    match file.read_at(&mut beginning, 0) {
+        Err(error) => error.into(),
+        Ok(_) => match ElfHeader::read_from_prefix(&beginning) {
+            Ok((elf, _)) if elf.ident == ELF_IDENT => {
+                let found = file.metadata().map_or(0, |metadata| metadata.len());
+                LoadError::Length { found, expected: PAGE }
+            }
+            _ => LoadError::NotAnArtifact,
+        },
     }
-    Ok(len)
 }
 
-/// Checks where the sections are; returns the end of the part that is mapped.
+/// Checks where the sections are; returns the end of those that are loaded.
 pub(crate) fn verify_sections(header: &Header) -> Option<u64> {
     let file_len = header.file_len.get();
     let end = header.data.end()?;

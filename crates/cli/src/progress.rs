@@ -14,7 +14,7 @@ const BAR: u64 = 30;
 /// Turns the store's events into remarks and, on a terminal, a bar.
 #[derive(Debug)]
 pub struct Progress {
-    started: Instant,
+    started: Option<Instant>,
     terminal: bool,
     quiet: bool,
     drawn: bool,
@@ -22,7 +22,7 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(quiet: bool) -> Self {
-        Self { started: Instant::now(), terminal: false, quiet, drawn: false }
+        Self { started: None, terminal: false, quiet, drawn: false }
     }
 
     /// Takes an event.
@@ -39,7 +39,7 @@ impl Progress {
                 self.remark(format_args!("waiting for another process that compiles this module"))
             }
             Event::Compiling => {
-                self.started = Instant::now();
+                self.started = Some(Instant::now());
                 self.terminal = io::stderr().is_terminal();
             }
             Event::Progress { done, total } => self.draw(done, total),
@@ -61,7 +61,7 @@ impl Progress {
     }
 
     fn draw(&mut self, done: u64, total: u64) {
-        if !self.terminal || total == 0 || self.started.elapsed() < PATIENCE {
+        if !self.terminal || total == 0 || self.started.is_none_or(|started| started.elapsed() < PATIENCE) {
             return;
         }
         self.drawn = true;

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard};
 
 /// Bytes of the array.
-const FIRST: usize = 32 << 10;
+const FIRST: usize = 12 << 10;
 /// Bytes of a chunk.
 const CHUNK: usize = 128 << 10;
 /// Larger blocks are mapped.

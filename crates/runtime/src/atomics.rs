@@ -4,8 +4,8 @@
 //! notifier takes too: no wake-up is lost, 64-bit waits are exact, and a notifier knows how many it woke. Each waiter sleeps on a
 //! futex of its own, on its stack.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use mote_artifact::abi::TrapCode;
@@ -59,12 +59,14 @@ pub(crate) unsafe fn make_look(state: *const AtomicU32) {
 }
 
 const BUCKETS: usize = 64;
-static QUEUES: [Mutex<Vec<Waiter>>; BUCKETS] = [const { Mutex::new(Vec::new()) }; BUCKETS];
+/// Made by the first one that waits or notifies: hardly any guest does.
+static QUEUES: OnceLock<Vec<Mutex<Vec<Waiter>>>> = OnceLock::new();
 
 fn with_queue<R>(address: usize, act: impl FnOnce(&mut Vec<Waiter>) -> R) -> R {
     // Fibonacci hashing: neighbouring words go to different buckets.
     let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-    match QUEUES.get(hash as usize % BUCKETS) {
+    let queues = QUEUES.get_or_init(|| (0..BUCKETS).map(|_| Mutex::default()).collect());
+    match queues.get(hash as usize % BUCKETS) {
         Some(queue) => act(&mut queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
         None => act(&mut Vec::new()),
     }
@@ -187,7 +189,7 @@ pub(crate) fn notify(
 
 fn sleep(state: &AtomicU32, left: Option<Duration>) {
     let timeout = left.map(|left| libc::timespec {
-        tv_sec: left.as_secs().min(1 << 40) as libc::time_t,
+        tv_sec: left.as_secs().min(1 << 40) as i64,
         tv_nsec: left.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -11,7 +11,8 @@ struct Node {
     start: AtomicUsize,
     /// 0 while the node is free.
     end: AtomicUsize,
-    /// End of the whole artifact's mapping, which begins where or before the code does.
+    /// The mapping of the whole artifact.
+    mapped: AtomicUsize,
     mapped_end: AtomicUsize,
     next: *const Node,
 }
@@ -48,14 +49,17 @@ pub(crate) fn is_guest(pc: usize) -> bool {
     false
 }
 
-/// Whether an artifact is mapped at this address. Safe in a signal handler, as [`is_guest`] is.
+/// Whether an address is in the mapping of a module's artifact. Safe in a signal handler, as [`is_guest`] is: whoever reads an artifact
+/// keeps it.
 pub(crate) fn is_artifact(address: usize) -> bool {
     let mut node = HEAD.load(Ordering::Acquire).cast_const();
     // SAFETY: nodes in the list are never freed.
     while let Some(it) = unsafe { node.as_ref() } {
-        let end = it.end.load(Ordering::Acquire);
-        let mapped = it.start.load(Ordering::Acquire)..it.mapped_end.load(Ordering::Acquire);
-        if end != 0 && mapped.contains(&address) && it.end.load(Ordering::Acquire) == end {
+        let end = it.mapped_end.load(Ordering::Acquire);
+        if address < end
+            && address >= it.mapped.load(Ordering::Acquire)
+            && it.mapped_end.load(Ordering::Acquire) == end
+        {
             return true;
         }
         node = it.next;
@@ -88,15 +92,16 @@ impl Registration {
     pub(crate) fn new(artifact: &Arc<Artifact>) -> Self {
         let (text, len) = artifact.text();
         let (start, end) = (text as usize, text as usize + len);
-        let mapped_end = artifact.mapped().end;
+        let std::ops::Range { start: mapped, end: mapped_end } = artifact.mapped();
         let mut writers = WRITERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = writers.artifacts.partition_point(|&(other, _, _)| other < start);
         writers.artifacts.insert(at, (start, end, Arc::downgrade(artifact)));
         let node = match writers.free.pop() {
             Some(node) => {
                 node.start.store(start, Ordering::Release);
-                node.mapped_end.store(mapped_end, Ordering::Release);
                 node.end.store(end, Ordering::Release);
+                node.mapped.store(mapped, Ordering::Release);
+                node.mapped_end.store(mapped_end, Ordering::Release);
                 node
             }
             None => {
@@ -104,6 +109,7 @@ impl Registration {
                 let node = Node {
                     start: AtomicUsize::new(start),
                     end: AtomicUsize::new(end),
+                    mapped: AtomicUsize::new(mapped),
                     mapped_end: AtomicUsize::new(mapped_end),
                     next,
                 };
@@ -120,6 +126,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut writers = WRITERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.node.end.store(0, Ordering::Release);
+        self.node.mapped_end.store(0, Ordering::Release);
         let (start, end) = (self.start, self.start + self.len);
         if let Some(at) = writers.artifacts.iter().position(|it| (it.0, it.1) == (start, end)) {
             writers.artifacts.remove(at);

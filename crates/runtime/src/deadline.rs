@@ -227,7 +227,7 @@ fn arm(at_ns: u64) {
         libc::itimerspec { it_interval: zero, it_value: zero }
     } else {
         let at = libc::timespec {
-            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            tv_sec: (at_ns / 1_000_000_000) as i64,
             tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
         };
         libc::itimerspec { it_interval: repeat, it_value: at }
@@ -338,9 +338,9 @@ pub(crate) unsafe extern "C" fn on_pending(fiber: *mut Fiber) -> u64 {
     if let Some(outcome) = fiber.take_direct_outcome() {
         return outcome as u64;
     }
-    let pending =
-        fiber.pending.fetch_and(!(fiber::pending::SIGNAL | fiber::pending::LOST), Ordering::Relaxed);
-    if pending & fiber::pending::LOST != 0 {
+    let before =
+        fiber.pending.fetch_and(!(fiber::pending::SIGNAL | fiber::pending::FILE_LOST), Ordering::Relaxed);
+    if before & fiber::pending::FILE_LOST != 0 {
         let trap = Trap::from(TrapCode::MemoryOutOfBounds).with_detail(fiber::FILE_LOST);
         store.outcome = Some(HostReason::Trap(trap));
         return Status::Raised as u64;

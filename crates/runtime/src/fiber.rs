@@ -6,7 +6,8 @@
 //!   stack       grows down from the top; pages are touched as they are needed
 //! ```
 //!
-//! A store keeps one fiber for its next call; others come from a pool of the process and go back there.
+//! A store keeps one fiber for its next call; the first one's stack lies in the reservation of the store's first instance. Others come
+//! from a pool of the process and go back there.
 
 use std::cell::Cell;
 use std::io;
@@ -63,7 +64,8 @@ pub(crate) struct Fiber {
     pub(crate) resumable: bool,
     /// May a signal leave the guest in the midst of its code, to be continued later.
     pub(crate) preemptible: bool,
-    stack: Mapping,
+    /// Save area, guard and stack; `None` when an instance of the store lends guard and stack.
+    stack: Option<Mapping>,
     stack_low: usize,
 }
 
@@ -73,11 +75,11 @@ pub(crate) mod pending {
     pub(crate) const SIGNAL: u32 = 1;
     /// A direct host call has an outcome instead of a result.
     pub(crate) const OUTCOME: u32 = 2;
-    /// The host touched a page of the guest's memory that is gone with the artifact's file.
-    pub(crate) const LOST: u32 = 4;
+    /// The host has met a page whose file was truncated: the guest ends.
+    pub(crate) const FILE_LOST: u32 = 4;
 }
 
-/// What a trap says when the artifact's file was cut short.
+/// What is told of a guest whose artifact was truncated.
 pub(crate) const FILE_LOST: &str = "a page of the artifact is gone: its file was truncated while it ran";
 
 /// What a signal handler found.
@@ -114,7 +116,11 @@ impl Fiber {
         let stack_low = stack.base() as usize + stack_at;
         // SAFETY: one past the end of the mapping.
         let stack_top = unsafe { stack.base().add(stack.len()) };
-        Ok(Box::new(Self {
+        Ok(Self::on(Some(stack), stack_low, stack_top))
+    }
+
+    fn on(stack: Option<Mapping>, stack_low: usize, stack_top: *mut u8) -> Box<Self> {
+        Box::new(Self {
             host_sp: std::ptr::null_mut(),
             guest_sp: std::ptr::null_mut(),
             stack_top,
@@ -130,7 +136,22 @@ impl Fiber {
             preemptible: false,
             stack,
             stack_low,
-        }))
+        })
+    }
+
+    /// Bytes of a guard and of a stack of at least this size, for [`Self::lent`].
+    pub(crate) fn area(stack_bytes: usize) -> Option<(usize, usize)> {
+        const MAX: usize = 1 << 40;
+        let stack = round_to_pages(stack_bytes.max(KEPT_BYTES)).filter(|&bytes| bytes <= MAX)?;
+        Some((GUARD_BYTES, stack))
+    }
+
+    /// A fiber for calls that run to their end, on a stack that ends at `top`.
+    ///
+    /// # Safety
+    /// The stack is usable, below it is a guard, both as long as [`Self::area`] said; nobody else uses them while the fiber is there.
+    pub(crate) unsafe fn lent(top: *mut u8, stack_bytes: usize) -> Box<Self> {
+        Self::on(None, top as usize - stack_bytes, top)
     }
 
     /// A stack of at least this many bytes: a pooled one, or a new one.
@@ -150,8 +171,10 @@ impl Fiber {
     pub(crate) fn give_back(mut self: Box<Self>) {
         self.reset();
         let deep = self.stack_bytes() - KEPT_BYTES;
-        let at = self.stack_low - self.stack.base() as usize;
-        if self.stack.discard(at, deep).is_err() {
+        // A lent stack goes with the instance.
+        let Some(stack) = &self.stack else { return };
+        let at = self.stack_low - stack.base() as usize;
+        if stack.discard(at, deep).is_err() {
             return;
         }
         let mut pool = POOL.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -186,7 +209,9 @@ impl Fiber {
     /// Lets the guest on this fiber be suspended, and preempted where the processor's state can be saved.
     pub(crate) fn make_resumable(&mut self) {
         self.resumable = true;
-        self.preemptible = arch::prepare_preemption(SAVE_BYTES) && self.stack.commit(0, SAVE_BYTES).is_ok();
+        let saves =
+            |stack: &Mapping| arch::prepare_preemption(SAVE_BYTES) && stack.commit(0, SAVE_BYTES).is_ok();
+        self.preemptible = self.stack.as_ref().is_some_and(saves);
     }
 
     /// The addresses of the stack.

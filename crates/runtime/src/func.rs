@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::arch;
-use crate::canonical_types;
+use crate::canonical_types::{self, TypeId};
 use crate::exception;
 use crate::fiber;
 use crate::instance::InstanceData;
@@ -100,6 +100,8 @@ pub(crate) struct HostRecord {
     pub(crate) instance: Option<NonNull<InstanceData>>,
     pub(crate) func: Arc<HostFunc>,
     pub(crate) func_ref: FuncRef,
+    /// Its number is in the funcref.
+    ty: TypeId,
 }
 
 /// A function in a store.
@@ -663,13 +665,13 @@ impl StoreOpaque {
         func: Arc<HostFunc>,
         instance: Option<NonNull<InstanceData>>,
     ) -> Func {
-        let type_id = canonical_types::intern(&func.ty());
+        let ty = TypeId::new(&func.ty());
         let direct = func.direct.unwrap_or(std::ptr::null());
         let func_ref = FuncRef {
             // Without a direct call the code is a thunk of an artifact, which comes with a module that has the type.
             code: if direct.is_null() { direct } else { arch::direct_stub() },
             ctx: std::ptr::null_mut(),
-            type_id: u64::from(type_id),
+            type_id: u64::from(ty.number()),
             owner: std::ptr::null(),
         };
         let call = func.call;
@@ -681,6 +683,7 @@ impl StoreOpaque {
             instance,
             func,
             func_ref,
+            ty,
         };
         let record = NonNull::from(Box::leak(Box::new(record)));
         // SAFETY: the record was just made; the address of a field is in bounds.

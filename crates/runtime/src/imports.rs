@@ -59,7 +59,7 @@ pub(crate) fn match_imports(
         let given = match item {
             Item::Host(func) => match import.kind {
                 ImportKind::Function(ty)
-                    if module.type_id(ty) == Some(canonical_types::intern(&func.ty())) =>
+                    if module.type_id(ty).is_some_and(|id| canonical_types::find(&func.ty()) == Some(id)) =>
                 {
                     imports.funcs.push(ImportedFunc::Host(func));
                     continue;

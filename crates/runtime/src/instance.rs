@@ -1,21 +1,26 @@
 //! Instances: what a module becomes in a store.
 //!
 //! ```text
-//!   reservation when the context pointer is memory 0's base      otherwise
-//!   [context block | gap, never mapped | memory 0 … | guard]     [context block]   memories elsewhere
-//!   ^ base                             ^ ctx = base + CONTEXT_BELOW
+//!   reservation when the context pointer is memory 0's base                        otherwise
+//!   [guard, stack | context block | gap, never mapped | memory 0 … | guard]        [context block]   memories elsewhere
+//!                 ^ block                             ^ ctx = block + CONTEXT_BELOW
 //! ```
+//!
+//! The stack is there for the first instance of a store and for its plain calls: one reservation, and of a guest that needs little, its frames
+//! and its context are in one page.
 //!
 //! Pages of the artifact's image are mapped copy-on-write, everything else begins as zero pages: making an instance copies nothing.
 
 use std::io;
 use std::ptr::NonNull;
 
-use mote_artifact::abi::{CONTEXT_BELOW, CONTEXT_MAGIC, MEMORY_RESERVE, header};
+use mote_artifact::abi::{CONTEXT_BELOW, CONTEXT_IN_PAGE, CONTEXT_MAGIC, MEMORY_RESERVE, header};
 use mote_artifact::context::GlobalPlace;
 use mote_artifact::info::{ExportKind, GlobalType, MemoryType};
 use mote_artifact::view::{SegmentModeView, TableView};
 
+use crate::canonical_types::TypeId;
+use crate::fiber::Fiber;
 use crate::func::{Func, FuncRef, FuncTypeError, TypedFunc};
 use crate::global::Global;
 use crate::imports::{ImportedFunc, match_imports};
@@ -184,8 +189,10 @@ pub(crate) struct InstanceData {
     index: u32,
     /// The context pointer.
     ctx: *mut u8,
-    /// Context block, and memory 0 when the context pointer is its base.
+    /// A stack for guests (not always), the context block, and memory 0 when the context pointer is its base.
     reservation: Mapping,
+    /// Where the context block is in it.
+    block_at: usize,
     /// Imports first, here and below.
     pub(crate) memories: Vec<Memory>,
     pub(crate) tables: Vec<Table>,
@@ -358,13 +365,25 @@ fn allocate(
 
     // The context block, with memory 0 above it when the context pointer is its base.
     let first = if artifact.context_is_memory() { artifact.memories().next() } else { None };
-    let block_bytes = mapping::round_to_pages(layout.size() as usize).ok_or(damaged("table of counts"))?;
-    let (reservation, block_at) = match first {
-        Some(_) => (Mapping::reserve((CONTEXT_BELOW + MEMORY_RESERVE) as usize)?, 0),
-        None => (Mapping::reserve(block_bytes)?, 0),
+    const IN_PAGE: usize = CONTEXT_IN_PAGE as usize;
+    let block_bytes =
+        mapping::round_to_pages(IN_PAGE + layout.size() as usize).ok_or(damaged("table of counts"))?;
+    let stack = if first.is_some() && store.instances.is_empty() && store.spare.is_none() {
+        Fiber::area(store.limits.stack_bytes)
+    } else {
+        None
     };
-    reservation.commit(block_at, block_bytes)?;
-    let ctx = reservation.base().wrapping_add(CONTEXT_BELOW as usize);
+    let (guard_bytes, stack_bytes) = stack.unwrap_or((0, 0));
+    let block_at = guard_bytes + stack_bytes + IN_PAGE;
+    let end = if first.is_some() {
+        block_at + (CONTEXT_BELOW + MEMORY_RESERVE) as usize
+    } else {
+        guard_bytes + stack_bytes + block_bytes
+    };
+    let reservation = Mapping::reserve(end)?;
+    reservation.commit(guard_bytes, stack_bytes + block_bytes)?;
+    let block = reservation.base().wrapping_add(block_at);
+    let ctx = block.wrapping_add(CONTEXT_BELOW as usize);
 
     let data = InstanceData {
         module: module.clone(),
@@ -372,6 +391,7 @@ fn allocate(
         index: store.instances.len() as u32,
         ctx,
         reservation,
+        block_at,
         memories: imports.memories,
         tables: imports.tables,
         global_types: imports.globals.iter().map(|global| global.ty).collect(),
@@ -386,6 +406,10 @@ fn allocate(
     // From here on the store owns it: funcrefs in imported tables may come to name it whatever happens next.
     let pointer = NonNull::from(Box::leak(Box::new(data)));
     store.instances.push(pointer);
+    if stack.is_some() {
+        // SAFETY: the range below the block is usable, nobody else uses it, and the reservation lives as long as the store.
+        store.spare = Some(unsafe { Fiber::lent(block, stack_bytes + IN_PAGE) });
+    }
     // SAFETY: just made; nobody else refers to it.
     let data = unsafe { &mut *pointer.as_ptr() };
     data.add_functions(store, imports.funcs)?;
@@ -399,7 +423,7 @@ fn allocate(
     data.map_image(store)?;
     for tag in artifact.tags() {
         let type_id = module.type_id(tag).ok_or(damaged("table of tags"))?;
-        data.tags.push(store.add_tag(type_id));
+        data.tags.push(store.add_tag(TypeId::hold(type_id)));
     }
     data.write_context(store);
     for (number, global) in artifact.globals().enumerate() {
@@ -441,9 +465,19 @@ impl InstanceData {
         self.exported_memory
     }
 
+    /// Where memory 0 is in the reservation when the context pointer is its base.
+    fn memory_at(&self) -> usize {
+        self.block_at + CONTEXT_BELOW as usize
+    }
+
+    /// The addresses that belong to this instance. Safe in a signal handler.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.reservation.holds(address)
+    }
+
     /// The address of an offset of the context block.
     pub(crate) fn at<T>(&self, offset: u64) -> *mut T {
-        self.reservation.base().wrapping_add(offset as usize).cast()
+        self.reservation.base().wrapping_add(self.block_at + offset as usize).cast()
     }
 
     /// Writes a word, or a record of words, of the context block.
@@ -480,7 +514,7 @@ impl InstanceData {
                 self.write(at, global.cell.as_ptr());
             }
         }
-        for (index, &type_id) in self.module.type_ids().iter().enumerate() {
+        for (index, type_id) in self.module.type_ids().enumerate() {
             self.write(layout.type_id(index as u32), type_id);
         }
         for (index, tag) in self.tags.iter().enumerate() {
@@ -546,7 +580,7 @@ impl InstanceData {
         let (initial, maximum) = memory::sizes(&ty, limit).map_err(in_memory)?;
         let at = self.module.layout().memory_def(index).ok_or(damaged("table of memories"))?;
         let (base, place) = if is_context {
-            self.reservation.commit(CONTEXT_BELOW as usize, initial as usize)?;
+            self.reservation.commit(self.memory_at(), initial as usize)?;
             (self.ctx, Place::Instance)
         } else {
             let space = Space::reserve(&ty, initial, maximum)?;
@@ -567,7 +601,7 @@ impl InstanceData {
                 return Err(damaged("image"));
             }
             let (mapping, at) = match &memory.place {
-                Place::Instance => (&self.reservation, CONTEXT_BELOW as usize),
+                Place::Instance => (&self.reservation, self.memory_at()),
                 Place::Own(space) => space.mapping(),
                 Place::Host(shared) => shared.space.mapping(),
             };

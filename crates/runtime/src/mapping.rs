@@ -70,6 +70,11 @@ impl Mapping {
         self.len
     }
 
+    /// Whether an address lies in it.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base() as usize) < self.len
+    }
+
     /// The address of `offset`, checked to leave `len` bytes inside.
     fn at(&self, offset: usize, len: usize) -> io::Result<*mut u8> {
         match offset.checked_add(len) {

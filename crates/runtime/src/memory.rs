@@ -78,6 +78,17 @@ pub(crate) enum Place {
     Host(Arc<Shared>),
 }
 
+impl Place {
+    /// Whether an address lies in the memory's own address space.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        match self {
+            Self::Instance => false,
+            Self::Own(space) => space.mapping.holds(address),
+            Self::Host(shared) => shared.space.mapping.holds(address),
+        }
+    }
+}
+
 /// Reserved address space of one memory, with guards on both sides.
 pub(crate) struct Space {
     mapping: Mapping,

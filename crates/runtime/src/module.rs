@@ -9,7 +9,7 @@ use mote_artifact::info::{ExportKind, GlobalType, ImportKind, MemoryType, TableT
 use mote_artifact::view::FuncTypeView;
 use mote_artifact::{Artifact, ContextLayout, LoadError};
 
-use crate::canonical_types;
+use crate::canonical_types::TypeId;
 use crate::code::Registration;
 use crate::func::FuncTypeText;
 use crate::trap::Trap;
@@ -35,7 +35,7 @@ struct ModuleData {
     artifact: Arc<Artifact>,
     layout: ContextLayout,
     /// Process-wide number of each type.
-    type_ids: Box<[u32]>,
+    type_ids: Box<[TypeId]>,
     /// Thunks by process-wide number of their type, in order.
     thunks: Box<[Thunks]>,
 }
@@ -96,6 +96,11 @@ impl Module {
         Self::from_artifact(Arc::new(Artifact::open(file)?))
     }
 
+    /// The same with a file that the module may keep.
+    pub fn from_owned_file(file: File) -> Result<Self, LoadError> {
+        Self::from_artifact(Arc::new(Artifact::open_owned(file)?))
+    }
+
     /// Makes a module of an artifact that is in memory.
     pub fn from_bytes(artifact: &[u8]) -> Result<Self, LoadError> {
         Self::from_artifact(Arc::new(Artifact::from_bytes(artifact)?))
@@ -105,12 +110,11 @@ impl Module {
     pub fn from_artifact(artifact: Arc<Artifact>) -> Result<Self, LoadError> {
         let damaged = LoadError::Damaged { what: "table of counts" };
         let layout = ContextLayout::new(artifact.counts()).ok_or(damaged)?;
-        let type_ids: Box<[u32]> =
-            artifact.types().map(|ty| canonical_types::intern(&func_type(ty))).collect();
+        let type_ids: Box<[TypeId]> = artifact.types().map(|ty| TypeId::new(&func_type(ty))).collect();
         let code = |offset| code_at(&artifact, offset).ok_or(LoadError::Damaged { what: "table of thunks" });
-        let thunks = type_ids.iter().zip(0..).map(|(&type_id, number)| {
+        let thunks = type_ids.iter().zip(0..).map(|(type_id, number)| {
             let thunks = artifact.thunks(number).ok_or(LoadError::Damaged { what: "table of thunks" })?;
-            Ok(Thunks { type_id, entry: code(thunks.entry)?, host: code(thunks.host)? })
+            Ok(Thunks { type_id: type_id.number(), entry: code(thunks.entry)?, host: code(thunks.host)? })
         });
         let mut thunks = thunks.collect::<Result<Box<[Thunks]>, LoadError>>()?;
         thunks.sort_unstable_by_key(|thunks| thunks.type_id);
@@ -127,13 +131,13 @@ impl Module {
         &self.0.layout
     }
 
-    pub(crate) fn type_ids(&self) -> &[u32] {
-        &self.0.type_ids
+    pub(crate) fn type_ids(&self) -> impl Iterator<Item = u32> {
+        self.0.type_ids.iter().map(TypeId::number)
     }
 
     /// The process-wide number of type `number` of the module.
     pub(crate) fn type_id(&self, number: u32) -> Option<u32> {
-        self.0.type_ids.get(number as usize).copied()
+        self.0.type_ids.get(number as usize).map(TypeId::number)
     }
 
     /// The address of code at an offset of the text.

@@ -1,12 +1,17 @@
 //! Faults of guests become traps.
 //!
 //! The handlers run on alternate stacks. A fault is a guest's only when this thread runs a fiber, and its program counter is in the text
-//! of a module or its stack pointer has reached the guard of that fiber's stack; everything else goes to the handler that was there before, exactly as if ours were not.
+//! of a module and the address in something of the guest's store, or its stack pointer has reached the guard of that fiber's stack.
+//! Everything else goes to the handler that was there before, exactly as if ours were not: a fault of guest code elsewhere would be a
+//! mistake of the compiler, which must not pass for a trap.
+//!
+//! An artifact that is truncated while it is mapped takes pages away from guest code, which is a trap, and from the host, which reads tables
+//! and guests' memories there: it finds zeros instead, since its readers take whatever bytes there are, and the guest that it works for ends
+//! with that trap when it would go on.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::Once;
-use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_void, siginfo_t};
 use mote_artifact::abi::TrapCode;
@@ -32,7 +37,7 @@ static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::zeroe
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
-    static STACK: RefCell<Option<Box<AlternateStack>>> = const { RefCell::new(None) };
+    static STACK: Cell<Option<Box<AlternateStack>>> = const { Cell::new(None) };
 }
 
 /// Installs the handlers (once) and gives this thread an alternate stack.
@@ -42,11 +47,7 @@ pub(crate) fn prepare_thread() {
         // A value with a destructor is touched only when there is something to destroy: noting the destructor takes memory of its own.
         if let Some(made) = AlternateStack::new() {
             // A thread that is ending has no place for a stack any more: its guests' faults then end the process.
-            let _ = STACK.try_with(|stack| {
-                if let Ok(mut stack) = stack.try_borrow_mut() {
-                    *stack = Some(Box::new(made));
-                }
-            });
+            let _ = STACK.try_with(|stack| stack.set(Some(Box::new(made))));
         }
         PREPARED.set(true);
     }
@@ -134,17 +135,51 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
                 interrupted.leave(fiber, fault);
                 true
             }
-            (_, fiber) => {
-                matches!(signal, libc::SIGSEGV | libc::SIGBUS)
-                    && (interrupted.end_copy()
-                        || (signal == libc::SIGBUS && replace_lost_page(info, fiber.as_deref())))
-            }
+            _ => match signal {
+                libc::SIGSEGV => interrupted.end_copy(),
+                libc::SIGBUS => {
+                    interrupted.end_copy() || replace_lost_page(info, &interrupted, fiber.as_ref())
+                }
+                _ => false,
+            },
         }
     };
     if !handled {
         // SAFETY: arguments are passed on unchanged.
         unsafe { chain(signal, info, context) };
     }
+}
+
+/// Maps zeros where the host uses a page of an artifact that is gone.
+///
+/// # Safety
+/// `info` is the kernel's.
+unsafe fn replace_lost_page(
+    info: *const siginfo_t,
+    interrupted: &Interrupted,
+    fiber: Option<&fiber::Fiber>,
+) -> bool {
+    // SAFETY: the kernel's record.
+    let (by_processor, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
+    if !by_processor || code::is_guest(interrupted.pc()) {
+        return false;
+    }
+    // SAFETY: the running fiber's store is alive, and code that is at an address of a guest's changes no list of them at this moment.
+    let in_guest = fiber.is_some_and(|fiber| unsafe { (*fiber.store).holds(address) });
+    let access = match code::is_artifact(address) {
+        true => libc::PROT_READ,
+        false if in_guest => libc::PROT_READ | libc::PROT_WRITE,
+        false => return false,
+    };
+    let page = crate::mapping::page_size();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let at = (address & !(page - 1)) as *mut c_void;
+    // SAFETY: the page is a mapping of an artifact, a module's own or in a guest's memory; what it held is lost already.
+    let mapped = unsafe { libc::mmap(at, page, access, flags, -1, 0) };
+    if let Some(fiber) = fiber {
+        fiber.pending.fetch_or(fiber::pending::FILE_LOST, std::sync::atomic::Ordering::Relaxed);
+    }
+    mapped != libc::MAP_FAILED
 }
 
 /// What a fault of guest code is; `None` when it is not guest code's, or something that guest code does not do.
@@ -170,49 +205,18 @@ unsafe fn classify(
     if !code::is_guest(interrupted.pc()) {
         return None;
     }
+    // SAFETY: the running fiber's store is alive, and its guest is at this place and not in the host, so that nobody changes it.
+    let reaches = || unsafe { (*fiber.store).holds(address) };
     match signal {
-        libc::SIGSEGV => Some(fault(TrapCode::MemoryOutOfBounds)),
-        libc::SIGBUS => Some(Fault { file_lost: true, ..fault(TrapCode::MemoryOutOfBounds) }),
+        libc::SIGSEGV if reaches() => Some(fault(TrapCode::MemoryOutOfBounds)),
+        libc::SIGBUS if code::is_artifact(address) || reaches() => {
+            Some(Fault { file_lost: true, ..fault(TrapCode::MemoryOutOfBounds) })
+        }
         libc::SIGFPE => Some(fault(TrapCode::IntegerDivideByZero)),
         // SAFETY: the program counter is in a module's text.
         libc::SIGILL => unsafe { arch::trap_code(interrupted.pc()) }.map(fault),
         _ => None,
     }
-}
-
-/// The host touches a page of an artifact whose file was cut short: zeros take its place. Where it names the frames of a trap, say, that
-/// will do: everything that reads artifacts bears with any bytes. A page of a guest's memory is the guest's end, as soon as the host
-/// function returns. Whether it was such a page.
-///
-/// # Safety
-/// Called in a signal handler with the kernel's record; the fiber is this thread's running one.
-unsafe fn replace_lost_page(info: *const siginfo_t, fiber: Option<&fiber::Fiber>) -> bool {
-    /// `BUS_ADRERR`: there is nothing at the address.
-    const NOTHING_THERE: c_int = 2;
-    // SAFETY: the kernel's record.
-    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    if code != NOTHING_THERE {
-        return false;
-    }
-    // SAFETY: the store of the running fiber is alive, and what faulted does not change its memories.
-    let memories = fiber.map(|fiber| unsafe { &(*fiber.store).memories });
-    let is_memory = memories.into_iter().flatten().any(|memory| {
-        let base = memory.def().base as usize;
-        (base..base.saturating_add(memory.byte_len() as usize)).contains(&address)
-    });
-    let access = match (is_memory, code::is_artifact(address)) {
-        (true, _) => libc::PROT_READ | libc::PROT_WRITE,
-        (false, true) => libc::PROT_READ,
-        (false, false) => return false,
-    };
-    if let Some(fiber) = fiber.filter(|_| is_memory) {
-        fiber.pending.fetch_or(fiber::pending::LOST, Ordering::Relaxed);
-    }
-    let page = crate::mapping::page_size();
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page was mapped privately, and nothing of it is left to read; whoever mapped the range unmaps all of it.
-    let mapped = unsafe { libc::mmap((address & !(page - 1)) as *mut c_void, page, access, flags, -1, 0) };
-    mapped != libc::MAP_FAILED
 }
 
 /// Does what would have happened without our handler.

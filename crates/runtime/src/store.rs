@@ -150,6 +150,16 @@ impl<T> Drop for Store<T> {
     }
 }
 
+impl StoreOpaque {
+    /// Whether an address lies in what guests of this store can reach: instances and memories with their guards. Safe in a signal handler while
+    /// guest code runs.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        // SAFETY: instances live as long as the store.
+        self.instances.iter().any(|instance| unsafe { instance.as_ref() }.holds(address))
+            || self.memories.iter().any(|memory| memory.place.holds(address))
+    }
+}
+
 impl Drop for StoreOpaque {
     fn drop(&mut self) {
         if let Some(fiber) = self.spare.take() {

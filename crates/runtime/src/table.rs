@@ -1,4 +1,4 @@
-//! Tables: arrays of reference words in reserved address space, so that elements never move when a table grows. The element one
+//! Tables: arrays of reference words with room to grow, so that elements never move. The element one
 //! past the last is always null: generated code clamps an index to the length instead of branching on it.
 
 use std::io;
@@ -68,41 +68,67 @@ pub(crate) struct TableEntity {
     pub(crate) owns_def: bool,
 }
 
-/// The reserved address space of a table's elements.
-pub(crate) struct Elements {
-    mapping: Mapping,
-    /// Bytes made usable so far.
-    usable: usize,
+/// The elements of a table with the null behind them, at an address that stays.
+pub(crate) enum Elements {
+    /// A block of the heap with room for as many as there may ever be: a mapping would take a page and three system calls.
+    Small { base: NonNull<u64>, room: usize },
+    /// Reserved address space.
+    Large {
+        mapping: Mapping,
+        /// Bytes made usable so far.
+        usable: usize,
+    },
 }
+
+/// Tables that can grow to this many elements at most are small.
+const SMALL_ELEMENTS: u64 = 511;
 
 impl Elements {
     /// Room for `maximum` elements and the null behind them; `len` of them usable.
     pub(crate) fn new(len: u64, maximum: u64) -> io::Result<Self> {
+        if maximum <= SMALL_ELEMENTS {
+            let room = maximum as usize + 1;
+            let base = NonNull::from(Box::leak(vec![0_u64; room].into_boxed_slice())).cast();
+            return Ok(Self::Small { base, room });
+        }
         let bytes = |elements: u64| {
             let bytes = elements.checked_add(1)?.checked_mul(8)?;
             round_to_pages(usize::try_from(bytes).ok()?)
         };
         let reserved = bytes(maximum).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut elements = Self { mapping: Mapping::reserve(reserved)?, usable: 0 };
+        let mut elements = Self::Large { mapping: Mapping::reserve(reserved)?, usable: 0 };
         elements.extend(len)?;
         Ok(elements)
     }
 
     /// Address of element 0.
     pub(crate) fn base(&self) -> *mut u64 {
-        self.mapping.base().cast()
+        match self {
+            Self::Small { base, .. } => base.as_ptr(),
+            Self::Large { mapping, .. } => mapping.base().cast(),
+        }
     }
 
     /// Makes `len` elements and the null behind them usable.
     fn extend(&mut self, len: u64) -> io::Result<()> {
+        let Self::Large { mapping, usable } = self else { return Ok(()) };
         let bytes =
             len.checked_add(1).and_then(|it| it.checked_mul(8)).and_then(|it| usize::try_from(it).ok());
         let bytes = bytes.and_then(round_to_pages).ok_or(io::ErrorKind::OutOfMemory)?;
-        if bytes > self.usable {
-            self.mapping.commit(self.usable, bytes - self.usable)?;
-            self.usable = bytes;
+        if bytes > *usable {
+            mapping.commit(*usable, bytes - *usable)?;
+            *usable = bytes;
         }
         Ok(())
+    }
+}
+
+impl Drop for Elements {
+    fn drop(&mut self) {
+        if let Self::Small { base, room } = *self {
+            // SAFETY: a leaked box of this many elements that only this value owns.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base.as_ptr(), room)) });
+        }
     }
 }
 
@@ -275,6 +301,19 @@ mod tests {
 
     fn word(word: u64) -> Val {
         Val::ExternRef(std::num::NonZeroU64::new(word).map(crate::ExternRef::new))
+    }
+
+    #[test]
+    fn a_small_table_grows_to_its_maximum_in_place() {
+        let mut store = Store::new(());
+        let table = Table::new(&mut store, ty(1, Some(511)), word(3)).unwrap();
+        let base = table.entity(store.opaque()).elements.base();
+        assert_eq!(table.grow(&mut store, 510, word(4)).unwrap(), 1);
+        assert!(table.grow(&mut store, 1, word(4)).is_err());
+        assert_eq!(table.entity(store.opaque()).elements.base(), base);
+        assert_eq!(table.get(&store, 510).unwrap().to_slot().u64(), 4);
+        // SAFETY: there is room for one element behind the last.
+        assert_eq!(unsafe { base.add(511).read() }, 0);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::ptr::NonNull;
 
-use crate::canonical_types;
+use crate::canonical_types::{self, TypeId};
 use crate::store::{AsStore, AsStoreMut, StoreId, StoreOpaque};
 use crate::value::FuncType;
 
 /// What the store knows of a tag; its address is the tag's identity in generated code.
 pub(crate) struct TagEntity {
-    pub(crate) type_id: u32,
+    pub(crate) type_id: TypeId,
 }
 
 /// An exception tag in a store. Two tags are the same only when one was made from the other by import and export.
@@ -26,7 +26,7 @@ unsafe impl Sync for Tag {}
 impl Tag {
     /// Makes a tag whose exceptions carry values of the type's parameters.
     pub fn new(mut store: impl AsStoreMut, ty: &FuncType) -> Self {
-        store.opaque_mut().add_tag(canonical_types::intern(ty))
+        store.opaque_mut().add_tag(TypeId::new(ty))
     }
 
     /// The type whose parameters its exceptions carry.
@@ -39,7 +39,7 @@ impl Tag {
     pub(crate) fn type_id(&self, store: &StoreOpaque) -> u32 {
         assert!(self.store == store.id, "tag of another store");
         // SAFETY: tags live as long as their store.
-        unsafe { self.entity.as_ref() }.type_id
+        unsafe { self.entity.as_ref() }.type_id.number()
     }
 
     /// The word that generated code compares.
@@ -55,7 +55,7 @@ impl Tag {
 }
 
 impl StoreOpaque {
-    pub(crate) fn add_tag(&mut self, type_id: u32) -> Tag {
+    pub(crate) fn add_tag(&mut self, type_id: TypeId) -> Tag {
         let entity = NonNull::from(Box::leak(Box::new(TagEntity { type_id })));
         self.tags.push(entity);
         Tag { store: self.id, entity }

@@ -16,20 +16,26 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+};
 use rustix::io::Errno;
 
 use crate::key::is_entry_name;
 use crate::limits::TOUCH_SECONDS;
-use crate::module::now_ns;
+use crate::module::{now_ns, now_seconds};
 
 /// What temporary files' names begin with.
 pub const TEMPORARY_PREFIX: &str = "t-";
+
+/// How entries are opened.
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// The open directory.
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,
+    now_seconds: fn() -> i64,
 }
 
 /// What a look at an entry found.
@@ -64,7 +70,12 @@ impl Directory {
             let (shown, mode) = (path.display(), stat.st_mode & 0o7777);
             return Err(format!("{shown}: open to other users (mode {mode:04o}); run: chmod 700 {shown}"));
         }
-        Ok(Self { fd })
+        Ok(Self { fd, now_seconds })
+    }
+
+    /// Takes another clock than the standard library's.
+    pub fn with_clock(self, now_seconds: fn() -> i64) -> Self {
+        Self { now_seconds, ..self }
     }
 
     pub fn fd(&self) -> &OwnedFd {
@@ -73,8 +84,26 @@ impl Directory {
 
     /// Opens an entry and checks whose it is; its contents are the caller's to check.
     pub fn entry(&self, name: &str) -> Found {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+        let flags = OPEN | OFlags::NOFOLLOW;
+        self.checked(rustix::fs::openat(&self.fd, name, flags, Mode::empty()))
+    }
+
+    /// The same for the entry that an index link names.
+    pub fn linked(&self, link: &str) -> Found {
+        // One look-up instead of two. A link that leads out of the directory is none of the store's.
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(&self.fd, link, OPEN, Mode::empty(), beneath) {
+            // Kernels before 5.6, and sandboxes that do not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => match self.follow(link) {
+                Some(name) => self.entry(&name),
+                None => Found::Nothing,
+            },
+            opened => self.checked(opened),
+        }
+    }
+
+    fn checked(&self, opened: Result<OwnedFd, Errno>) -> Found {
+        let file = match opened {
             Ok(file) => file,
             Err(Errno::NOENT) => return Found::Nothing,
             Err(Errno::LOOP) => return Found::Refused("a symbolic link".to_owned()),
@@ -83,7 +112,7 @@ impl Directory {
         match rustix::fs::fstat(&file) {
             Ok(stat) => match fault(&stat) {
                 None => {
-                    touch(&file, &stat);
+                    touch(&file, &stat, (self.now_seconds)());
                     Found::Entry(File::from(file))
                 }
                 Some(fault) => Found::Refused(fault),
@@ -155,8 +184,7 @@ fn fault(stat: &Stat) -> Option<String> {
 }
 
 /// Renews the time of last use, which eviction goes by, unless it is recent.
-fn touch(file: &OwnedFd, stat: &Stat) {
-    let now_seconds = i64::try_from(now_ns() / 1_000_000_000).unwrap_or(i64::MAX);
+fn touch(file: &OwnedFd, stat: &Stat, now_seconds: i64) {
     if now_seconds.saturating_sub(stat.st_mtime) > TOUCH_SECONDS {
         let times = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -262,6 +290,17 @@ mod tests {
         directory.link("i-2", NAME);
         assert_eq!(directory.follow("i-2").as_deref(), Some(NAME));
         assert_eq!(directory.follow("i-3"), None);
+
+        fs::write(outer.path().join(NAME), "artifact").unwrap();
+        fs::set_permissions(outer.path().join(NAME), fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(matches!(directory.linked("i-1"), Found::Entry(_)));
+        assert!(matches!(directory.linked("i-3"), Found::Nothing));
+        let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o400)).unwrap();
+        for (link, to) in [("i-4", elsewhere.path()), ("i-5", Path::new("../x")), ("i-6", Path::new("i-6"))] {
+            symlink(to, outer.path().join(link)).unwrap();
+            assert!(!matches!(directory.linked(link), Found::Entry(_)), "{link}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::limits::CAPACITY_BYTES;
+use crate::module::now_seconds;
 
 /// Where the store is and how much it may hold.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Settings {
     pub program: Option<PathBuf>,
     /// A setting of the environment that was not understood, in words for the user.
     pub mistake: Option<String>,
+    /// The system's clock in seconds since 1970, for the times of last use.
+    pub now_seconds: fn() -> i64,
 }
 
 impl Settings {
@@ -29,7 +32,14 @@ impl Settings {
 
     /// No store, on the user's own wish.
     pub fn none() -> Self {
-        Self { directory: None, capacity_bytes: CAPACITY_BYTES, without: None, program: None, mistake: None }
+        Self {
+            directory: None,
+            capacity_bytes: CAPACITY_BYTES,
+            without: None,
+            program: None,
+            mistake: None,
+            now_seconds,
+        }
     }
 
     /// What the environment says: `MOTE_CACHE_DIR`, `XDG_CACHE_HOME`, `HOME`; `MOTE_CACHE_SIZE` in bytes, or with the suffix K, M, G or T.

@@ -37,6 +37,14 @@ impl Identity {
         }
     }
 
+    /// That of a file which [`Module::open`] would take.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let stat = rustix::fs::stat(path).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let identity = Self::of(&stat);
+        (is_file && identity.size <= MODULE_MAX_BYTES).then_some(identity)
+    }
+
     /// The first part of an index link's name.
     pub fn as_name(&self) -> String {
         let Self { device, inode, size, modified_ns, changed_ns } = self;
@@ -187,6 +195,11 @@ pub fn sha256(file: &File) -> io::Result<[u8; 32]> {
 /// Nanoseconds since 1970 by the system's clock.
 pub fn now_ns() -> i128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed())
+}
+
+/// Seconds since 1970 by the system's clock.
+pub fn now_seconds() -> i64 {
+    i64::try_from(now_ns() / 1_000_000_000).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! From a module to its artifact: the whole way.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use mote_artifact::Artifact;
 
@@ -12,7 +13,7 @@ use crate::key::{Options, entry_name, link_name};
 use crate::location::Settings;
 use crate::lock::EntryLock;
 use crate::memory_file;
-use crate::module::{Module, now_ns};
+use crate::module::{Identity, Module, now_ns};
 
 /// What happens on the way, for a person who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub struct Store {
     directory: Option<Directory>,
     without: Option<String>,
     capacity_bytes: u64,
-    program: Option<std::path::PathBuf>,
+    program: Option<PathBuf>,
 }
 
 type Events<'a> = &'a mut dyn FnMut(Event);
@@ -69,7 +70,7 @@ impl Store {
     /// Opens the directory of the settings. One that cannot be used is no error here: everything then stays in memory.
     pub fn open(settings: &Settings) -> Self {
         let (directory, without) = match settings.directory.as_deref().map(Directory::open) {
-            Some(Ok(directory)) => (Some(directory), None),
+            Some(Ok(directory)) => (Some(directory.with_clock(settings.now_seconds)), None),
             Some(Err(why)) => (None, Some(why)),
             None => (None, settings.without.clone()),
         };
@@ -78,6 +79,23 @@ impl Store {
             without,
             capacity_bytes: settings.capacity_bytes,
             program: settings.program.clone(),
+        }
+    }
+
+    /// Gives the artifact of a module that the index knows, without opening the module. `None` says only that [`Self::obtain`] has to look: most
+    /// starts end here, after four system calls.
+    pub fn indexed<T>(
+        &self,
+        module: &Path,
+        options: &Options,
+        load: impl FnOnce(File) -> Option<T>,
+    ) -> Option<T> {
+        let directory = self.directory.as_ref()?;
+        let identity = Identity::of_path(module)?;
+        let compiler = Compiler::find_for(self.program.as_deref()).ok()?;
+        match directory.linked(&link_name(&identity, compiler.identity(), options)) {
+            Found::Entry(file) => load(file),
+            Found::Nothing | Found::Refused(_) => None,
         }
     }
 
@@ -108,9 +126,8 @@ impl Store {
             return self.uncached(compiler, &module, options, load, events, self.without.clone());
         };
         let link = module.identity().map(|identity| link_name(identity, compiler.identity(), options));
-        // Most starts end here: three system calls, and nothing read of the module.
-        let indexed = link.as_deref().and_then(|link| directory.follow(link));
-        if let Some(Found::Entry(file)) = indexed.map(|name| directory.entry(&name))
+        // Nothing read of the module.
+        if let Some(Found::Entry(file)) = link.as_deref().map(|link| directory.linked(link))
             && let Ok(loaded) = load(&file)
         {
             return Ok(loaded);

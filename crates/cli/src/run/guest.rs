@@ -20,6 +20,14 @@ use crate::output::print;
 /// Where a guest says that its start-up is over: a function that gets a function pointer.
 pub const SNAPSHOT_IMPORT: (&str, &str) = ("mote", "snapshot");
 
+/// Everything that a run needs.
+pub struct Ready {
+    pub options: RunOptions,
+    pub module: Module,
+    pub guest: Guest,
+    pub stats: Stats,
+}
+
 /// A guest that can be called.
 pub struct Guest {
     pub store: Store<WasiCtx>,
@@ -82,25 +90,13 @@ impl Stopped {
     }
 }
 
-/// Runs the guest to its end.
-pub fn run(
-    options: &RunOptions,
-    module: &Module,
-    preloads: Vec<(String, Module)>,
-    wasi: WasiCtx,
-    stats: &mut Stats,
-) -> Result<u8, Failure> {
-    let mut guest = match prepare(options, module, preloads, wasi, AtSnapshot::Return) {
-        Ok(guest) => guest,
-        Err(stopped) => return stopped.code(options),
-    };
-    stats.instantiated();
+/// Calls the guest and sees it to its end.
+pub fn run(ready: &mut Ready) -> Result<u8, Failure> {
+    let Ready { options, module, guest, stats } = ready;
     let mut profile = options.profile.then(Profile::new);
-    let outcome = call(options, &mut guest, module, profile.as_mut());
+    let outcome = call(options, guest, module, profile.as_mut());
     let memory = guest.instance.get_memory(&guest.store, "memory");
     stats.ended(memory.map_or(0, |memory| memory.byte_len(&guest.store)));
-    // The process ends now, and the system takes everything back at once: unmapping it piece by piece took a tenth of a start.
-    std::mem::forget(guest);
     let code = match outcome {
         Ok(()) => Ok(0),
         Err(stopped) => stopped.code(options),
@@ -134,7 +130,8 @@ pub fn prepare(
     mote_wasi::add_wanted_to_linker(
         &mut linker,
         |wasi: &mut WasiCtx| wasi,
-        |module, name| imported.contains(&(module, name)),
+        // Names differ more often than modules do.
+        |module, name| imported.iter().any(|import| import.1 == name && import.0 == module),
     );
     if imported.contains(&SNAPSHOT_IMPORT) {
         let (module, name) = SNAPSHOT_IMPORT;

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use mote_runtime::{LoadError, Module};
+use mote_runtime::{LoadError, Module, program};
 use mote_store::{ModuleError, Refusal, Settings};
 use mote_wasi::{WasiCtx, WasiCtxBuilder};
 
@@ -26,13 +26,40 @@ use crate::arguments::Arguments;
 use crate::exit::Failure;
 use crate::inspect::is_artifact_name;
 use crate::progress::Progress;
+use guest::Ready;
 use options::RunOptions;
 use stats::Stats;
 
+/// Linux's numbers on every architecture.
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
 pub fn main(arguments: Arguments) -> Result<u8, Failure> {
+    let mut ready = match prepare(arguments)? {
+        Prepared::Ready(ready) => ready,
+        Prepared::Ended(code) => return Ok(code),
+    };
+    // Pages of the stack that only the preparation used would stay with the process for as long as the guest runs.
+    program::trim_stack();
+    let code = guest::run(&mut ready);
+    ready.stats.print();
+    // The process ends now, and the system takes everything back at once: unmapping it piece by piece took a tenth of a start.
+    std::mem::forget(ready);
+    code
+}
+
+enum Prepared {
+    Ready(Box<Ready>),
+    /// The guest ended while it was instantiated.
+    Ended(u8),
+}
+
+/// A function of its own, so that what it needs of the stack is free when the guest runs.
+#[inline(never)]
+fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let options = RunOptions::new(arguments)?;
     let mut stats = Stats::new(options.stats);
-    end_on_signals_as_init();
+    program::end_on_signals_as_init(&[SIGINT, SIGTERM]);
     let cache = open_cache(&options);
     let mut preloads = Vec::with_capacity(options.preloads.len());
     for preload in &options.preloads {
@@ -42,17 +69,20 @@ pub fn main(arguments: Arguments) -> Result<u8, Failure> {
     drop(cache);
     stats.loaded();
     let wasi = context(&options)?;
-    let code = guest::run(&options, &module, preloads, wasi, &mut stats);
-    stats.print();
-    // As with the store: the process ends now.
-    std::mem::forget(module);
-    code
+    match guest::prepare(&options, &module, preloads, wasi, guest::AtSnapshot::Return) {
+        Ok(guest) => {
+            stats.instantiated();
+            Ok(Prepared::Ready(Box::new(Ready { options, module, guest, stats })))
+        }
+        Err(stopped) => stopped.code(&options).map(Prepared::Ended),
+    }
 }
 
 /// The cache, after telling what is wrong with its settings.
 pub fn open_cache(options: &RunOptions) -> mote_store::Store {
     let mut settings = if options.no_cache { Settings::none() } else { Settings::from_environment() };
-    settings.program = mote_runtime::program::file().map(PathBuf::from);
+    settings.program = program::file().map(PathBuf::from);
+    settings.now_seconds = program::now_seconds;
     if let Some(mistake) = settings.mistake.as_ref().filter(|_| !options.quiet) {
         eprintln!("mote: {mistake}");
     }
@@ -71,8 +101,12 @@ pub fn load(
             std::io::ErrorKind::NotFound => ModuleError::NotFound { path: path.to_owned() },
             _ => ModuleError::Unreadable { path: path.to_owned(), source },
         })?;
-        return Module::from_file(&file)
+        return Module::from_owned_file(file)
             .map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())));
+    }
+    let indexed = cache.indexed(path, &options.compiler, |file| Module::from_owned_file(file).ok());
+    if let Some(module) = indexed {
+        return Ok(module);
     }
     let module = match path.as_os_str().as_bytes() {
         b"-" => mote_store::Module::from_file(standard_input()?, Path::new("standard input"))?,
@@ -132,17 +166,4 @@ fn listener(address: &str, quiet: bool) -> Result<OwnedFd, Failure> {
         eprintln!("mote: listening on {bound}");
     }
     Ok(listener.into())
-}
-
-/// Signals keep their default effect: a guest ends at once wherever it stands, and the parent sees by what. Process 1 of a container has
-/// no default effects, so there the same is done by handlers.
-fn end_on_signals_as_init() {
-    if rustix::process::getpid() != rustix::process::Pid::INIT {
-        return;
-    }
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-        // Without a handler the signal has no effect, as before.
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, always);
-    }
 }

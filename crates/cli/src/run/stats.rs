@@ -11,8 +11,8 @@ use crate::values::shown_bytes;
 /// What is known so far.
 #[derive(Debug)]
 pub struct Stats {
-    wanted: bool,
-    started: Instant,
+    /// When the program began; the clock is asked only when it is wanted.
+    started: Option<Instant>,
     compiling: Option<Instant>,
     compiled: Duration,
     load: Duration,
@@ -25,8 +25,7 @@ impl Stats {
     pub fn new(wanted: bool) -> Self {
         let zero = Duration::ZERO;
         Self {
-            wanted,
-            started: Instant::now(),
+            started: wanted.then(Instant::now),
             compiling: None,
             compiled: zero,
             load: zero,
@@ -46,24 +45,28 @@ impl Stats {
         }
     }
 
+    fn elapsed(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| started.elapsed())
+    }
+
     /// The artifacts are mapped.
     pub fn loaded(&mut self) {
-        self.load = self.started.elapsed().saturating_sub(self.compiled);
+        self.load = self.elapsed().saturating_sub(self.compiled);
     }
 
     /// The instances are there.
     pub fn instantiated(&mut self) {
-        self.instantiate = self.started.elapsed().saturating_sub(self.load + self.compiled);
+        self.instantiate = self.elapsed().saturating_sub(self.load + self.compiled);
     }
 
     /// The guest has ended; its memory was this large.
     pub fn ended(&mut self, memory_bytes: u64) {
-        self.run = self.started.elapsed().saturating_sub(self.load + self.compiled + self.instantiate);
+        self.run = self.elapsed().saturating_sub(self.load + self.compiled + self.instantiate);
         self.memory_bytes = memory_bytes;
     }
 
     pub fn print(&self) {
-        if !self.wanted {
+        if self.started.is_none() {
             return;
         }
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
