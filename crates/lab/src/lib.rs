@@ -8,3 +8,4 @@ pub mod machine;
 pub mod peer;
 pub mod record;
 pub mod statistics;
+pub mod report;
