@@ -4,6 +4,7 @@
 //! for its version and run. A run records samples ([`record`]); analysis adds estimates and verdicts; tables and the page show them.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod machine;
 pub mod peer;
 pub mod record;

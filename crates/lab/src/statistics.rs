@@ -22,10 +22,13 @@ pub const MAX_SAMPLES: usize = 512;
 /// A modified z-score beyond this names an outlier (Iglewicz and Hoaglin, *How to Detect and Handle Outliers*, 1993).
 const OUTLIER_SCORE: f64 = 3.5;
 
+/// The median deviation of a normal distribution with a standard deviation of 1.
+const NORMAL_DEVIATION: f64 = 0.6745;
+
 /// Deviations below this part of the median are no outliers, however narrow the rest lies: clocks and page counts are not finer.
 const OUTLIER_FLOOR: f64 = 0.001;
 
-/// What stands in for a spread of nothing when fewer than this many samples are there: none of them can be told from the others.
+/// Among fewer samples than these none can be told from the others.
 const OUTLIER_SAMPLES: usize = 4;
 
 /// The samples with their median, its 95% interval and the places of the outliers. Without a finite sample the estimates are zero.
@@ -80,17 +83,27 @@ pub fn outliers(samples: &[f64]) -> Vec<usize> {
     if samples.len() < OUTLIER_SAMPLES {
         return Vec::new();
     }
-    let deviations = sorted(samples.iter().map(|sample| (sample - middle).abs()));
-    let spread = median_of_sorted(&deviations).unwrap_or_default();
+    let deviation = median_deviation(samples, middle);
     samples
         .iter()
         .enumerate()
         .filter(|(_, sample)| {
-            let deviation = (*sample - middle).abs();
-            deviation > OUTLIER_FLOOR * middle.abs() && 0.6745 * deviation > OUTLIER_SCORE * spread
+            let distance = (*sample - middle).abs();
+            distance > OUTLIER_FLOOR * middle.abs() && distance > OUTLIER_SCORE * deviation / NORMAL_DEVIATION
         })
         .map(|(place, _)| place)
         .collect()
+}
+
+/// A standard deviation that outliers do not move: the median deviation from the median ÷ 0.6745. Zero without samples.
+pub fn spread(samples: &[f64]) -> f64 {
+    median(samples).map_or(0.0, |middle| median_deviation(samples, middle) / NORMAL_DEVIATION)
+}
+
+/// The median of the distances from the median.
+fn median_deviation(samples: &[f64], middle: f64) -> f64 {
+    let distances = sorted(samples.iter().map(|sample| (sample - middle).abs()));
+    median_of_sorted(&distances).unwrap_or_default()
 }
 
 /// The finite values in ascending order.
