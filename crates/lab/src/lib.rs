@@ -5,8 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod compare;
 pub mod machine;
 pub mod peer;
 pub mod record;
-pub mod statistics;
 pub mod report;
+pub mod statistics;
