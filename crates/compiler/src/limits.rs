@@ -33,6 +33,10 @@ pub struct Limits {
     pub function_bytes: u64,
     /// Operators of one function: LLVM takes most of a kilobyte for each, whatever the tier.
     pub function_operators: u64,
+    /// Over all functions and calls: the square of the number of parameters and results. What a call passes is stored and loaded again,
+    /// and each of these is compared with each: a function with 1000 parameters and results that calls another such takes 0.2 s
+    /// without optimisation (8 million here). A Rust program of ten megabytes is at 1.6 million.
+    pub passed_values_squared: u64,
     /// Locals of one function, parameters included.
     pub function_locals: u32,
     /// Targets over all `br_table`s of one function.
@@ -62,7 +66,8 @@ impl Default for Limits {
             elements: 10_000_000,
             data_segments: 100_000,
             function_bytes: 16 << 20,
-            function_operators: 1_000_000,
+            function_operators: 600_000,
+            passed_values_squared: 400_000_000,
             function_locals: 50_000,
             function_br_targets: 4_000_000,
             block_depth: 100_000,
@@ -87,11 +92,19 @@ pub struct Budget {
     pub nested_edges: u64,
     /// Loops: 500 that each fill a few bytes took 10 s at O3.
     pub loops: u64,
+    /// As [`Limits::passed_values_squared`], for the function and its calls.
+    pub passed_values_squared: u64,
 }
 
 /// Beyond this a function is compiled at the light tier instead of the full one.
-pub const FULL_TIER: Budget =
-    Budget { operators: 80_000, edges: 30_000, phi_entries: 4_000_000, nested_edges: 1_500_000, loops: 300 };
+pub const FULL_TIER: Budget = Budget {
+    operators: 80_000,
+    edges: 30_000,
+    phi_entries: 4_000_000,
+    nested_edges: 1_500_000,
+    loops: 300,
+    passed_values_squared: 1_000_000,
+};
 
 /// Beyond this a function is compiled without optimisation.
 pub const LIGHT_TIER: Budget = Budget {
@@ -100,11 +113,18 @@ pub const LIGHT_TIER: Budget = Budget {
     phi_entries: 10_000_000,
     nested_edges: 15_000_000,
     loops: 600,
+    passed_values_squared: 2_000_000,
 };
 
 /// A module with more functions than this is compiled without optimisation: an empty function takes 0.3 ms at O3 and a sixth of it
 /// at O0.
 pub const OPTIMIZED_FUNCTIONS: usize = 80_000;
+
+/// In a module with more bytes of function bodies than this nothing is compiled at the full tier.
+pub const LIGHT_MODULE_BYTES: u64 = 32 << 20;
+
+/// In a module with more bytes of function bodies than this nothing is optimised.
+pub const OPTIMIZED_MODULE_BYTES: u64 = 64 << 20;
 
 /// Beyond this a function that is compiled without optimisation keeps its locals in stack slots: with thousands of locals alive
 /// through thousands of branches there are more phis than memory.
@@ -114,4 +134,5 @@ pub const PROMOTED: Budget = Budget {
     phi_entries: 4_000_000,
     nested_edges: 1_500_000,
     loops: 3000,
+    passed_values_squared: u64::MAX,
 };

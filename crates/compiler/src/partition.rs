@@ -4,7 +4,7 @@
 //! tier of a function and the cut between partitions depend on sizes and indices alone.
 
 use crate::OptLevel;
-use crate::limits::{FULL_TIER, LIGHT_TIER, OPTIMIZED_FUNCTIONS};
+use crate::limits::{FULL_TIER, LIGHT_MODULE_BYTES, LIGHT_TIER, OPTIMIZED_FUNCTIONS, OPTIMIZED_MODULE_BYTES};
 use crate::parse::Body;
 
 /// Bytes of function bodies after which a partition is full.
@@ -26,7 +26,14 @@ pub(crate) struct Partition {
 
 /// Cuts the list of bodies.
 pub(crate) fn partition(bodies: &[Body<'_>], level: OptLevel) -> Vec<Partition> {
-    let level = if bodies.len() > OPTIMIZED_FUNCTIONS { OptLevel::O0 } else { level };
+    let total: u64 = bodies.iter().map(|body| body.size.bytes).sum();
+    let level = if bodies.len() > OPTIMIZED_FUNCTIONS || total > OPTIMIZED_MODULE_BYTES {
+        OptLevel::O0
+    } else if total > LIGHT_MODULE_BYTES {
+        level.min(OptLevel::O1)
+    } else {
+        level
+    };
     let mut full = Vec::new();
     for tier in [OptLevel::O3, OptLevel::O1, OptLevel::O0] {
         let mut open: Option<Partition> = None;

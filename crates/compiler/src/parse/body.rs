@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wasmparser::{FuncValidatorAllocations, Operator, OperatorsReader};
+use wasmparser::{
+    CompositeInnerType, FuncValidatorAllocations, Operator, OperatorsReader, WasmModuleResources as _,
+};
 
 use super::{Body, FunctionToValidate, check};
 use crate::limits::Budget;
@@ -26,6 +28,8 @@ pub(crate) struct BodySize {
     pub(crate) depth: u64,
     /// Locals, parameters and places for caught exceptions included.
     pub(crate) locals: u32,
+    /// Over the function and its calls: the square of the number of parameters and results.
+    pub(crate) passed_values_squared: u64,
     /// It throws or catches.
     pub(crate) exceptions: bool,
 }
@@ -36,10 +40,14 @@ impl BodySize {
         self.operators <= budget.operators
             && self.edges <= budget.edges
             && self.loops <= budget.loops
+            && self.passed_values_squared <= budget.passed_values_squared
             && self.edges.saturating_mul(self.locals.into()) <= budget.phi_entries
             && self.edges.saturating_mul(self.depth) <= budget.nested_edges
     }
 }
+
+/// As many operators an indirect call counts for: its checks and blocks take 30 kB without optimisation.
+const INDIRECT_CALL_OPERATORS: u64 = 20;
 
 /// Validates `functions`, the first of which has index `first`, on the threads asked for. When several are wrong, the error is
 /// that of the first.
@@ -85,6 +93,8 @@ pub(super) fn validate_all<'w>(
             chunk.into_inner().map_err(|_| CompileError::internal("a validating thread died"))?;
         bodies.extend(found?);
     }
+    let passed = bodies.iter().map(|body: &Body<'_>| body.size.passed_values_squared).sum();
+    check("squares of the numbers of values that calls pass", passed, options.limits.passed_values_squared)?;
     Ok(bodies)
 }
 
@@ -103,12 +113,35 @@ fn validate<'w>(
         ..BodySize::default()
     };
     check("locals of a function", size.locals.into(), limits.function_locals.into())?;
+    let resources = validator.resources().clone();
+    let passed_by = |ty: Option<u32>| match ty
+        .and_then(|ty| resources.sub_type_at(ty))
+        .map(|ty| &ty.composite_type.inner)
+    {
+        Some(CompositeInnerType::Func(ty)) => (ty.params().len() as u64 + ty.results().len() as u64).pow(2),
+        _ => 0,
+    };
+    size.passed_values_squared = passed_by(resources.type_index_of_function(validator.index()));
     let mut operators = OperatorsReader::new(reader);
     let mut depth = 0u64;
+    // The depths of the try_tables that are open: every call within one has an edge to its handlers.
+    let mut tries = Vec::new();
     while !operators.eof() {
         let (op, offset) = operators.read_with_offset()?;
         validator.op(offset, &op)?;
-        size.operators += 1;
+        size.operators += match op {
+            Operator::CallIndirect { .. } | Operator::ReturnCallIndirect { .. } => INDIRECT_CALL_OPERATORS,
+            _ => 1,
+        };
+        size.passed_values_squared += match &op {
+            Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
+                passed_by(resources.type_index_of_function(*function_index))
+            }
+            Operator::CallIndirect { type_index, .. } | Operator::ReturnCallIndirect { type_index, .. } => {
+                passed_by(Some(*type_index))
+            }
+            _ => 0,
+        };
         check("operators of a function", size.operators, limits.function_operators)?;
         match &op {
             Operator::Block { .. } | Operator::Loop { .. } => {
@@ -122,29 +155,35 @@ fn validate<'w>(
             }
             Operator::TryTable { try_table } => {
                 depth += 1;
+                tries.push(depth);
                 size.edges += 1 + try_table.catches.len() as u64;
                 // Where the exception is kept is a local too.
                 size.locals = size.locals.saturating_add(1);
                 size.exceptions = true;
             }
             Operator::Throw { .. } | Operator::ThrowRef => size.exceptions = true,
-            Operator::End => depth = depth.saturating_sub(1),
+            Operator::End => {
+                tries.pop_if(|open| *open == depth);
+                depth = depth.saturating_sub(1);
+            }
             Operator::Br { .. } | Operator::BrIf { .. } | Operator::Else => size.edges += 1,
             Operator::BrTable { targets } => {
                 size.edges += u64::from(targets.len()) + 1;
                 size.br_targets += u64::from(targets.len()) + 1;
             }
+            Operator::Call { .. } if !tries.is_empty() => size.edges += 2,
+            // Two checks each.
+            Operator::CallIndirect { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::I32DivS
+            | Operator::I64DivS => size.edges += if tries.is_empty() { 4 } else { 6 },
             // Each has a block of its own to trap in.
-            Operator::I32DivS
-            | Operator::I32DivU
+            Operator::I32DivU
             | Operator::I32RemS
             | Operator::I32RemU
-            | Operator::I64DivS
             | Operator::I64DivU
             | Operator::I64RemS
             | Operator::I64RemU
-            | Operator::CallIndirect { .. }
-            | Operator::ReturnCallIndirect { .. }
             | Operator::TableGet { .. }
             | Operator::TableSet { .. }
             | Operator::MemoryCopy { .. }
