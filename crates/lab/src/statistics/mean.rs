@@ -3,7 +3,9 @@
 //! The workloads are what they are: the mean is over these, not over all programs that there might be, so that only rounds are resampled,
 //! within each workload. The workloads' estimates are independent; the variance of their mean is the sum of theirs.
 
-use super::ratio::{Ratio, differences, log_ratios, logs, paired, unpaired, walsh_averages, welch_degrees};
+use super::ratio::{
+    Pooled, Ratio, differences, log_ratios, logs, paired, pooled, unpaired, walsh_averages, welch_degrees,
+};
 use super::{MAX_SAMPLES, distribution, median, median_of_sorted};
 
 /// Resamples per workload. The variance of one workload is then good to 10%, that of a mean over twenty to 2%.
@@ -21,6 +23,9 @@ pub fn paired_mean(workloads: &[Pair<'_>]) -> Option<Ratio> {
         return paired(subject, baseline);
     }
     mean(workloads.iter().filter_map(|(subject, baseline)| {
+        if let Some(pooled) = pooled(subject, baseline) {
+            return Some(Estimate::of(pooled));
+        }
         let logs = log_ratios(subject, baseline);
         let centre = |rounds: &[f64]| median_of_sorted(&walsh_averages(rounds));
         Estimate::resampled(logs.len(), centre(&logs)?, |places| centre(&pick(&logs, places)))
@@ -39,10 +44,12 @@ pub fn medians_mean(workloads: &[Pair<'_>]) -> Option<Ratio> {
         return Some(Ratio::from_logs(value, (interval.low.ln(), interval.high.ln()), interval.rounds));
     }
     mean(workloads.iter().filter_map(|(subject, baseline)| {
+        let value = ratio(subject, baseline)?;
+        if let Some(pooled) = pooled(subject, baseline) {
+            return Some(Estimate::of(Pooled { value, ..pooled }));
+        }
         let rounds = subject.len().min(baseline.len()).min(MAX_SAMPLES);
-        Estimate::resampled(rounds, ratio(subject, baseline)?, |places| {
-            ratio(&pick(subject, places), &pick(baseline, places))
-        })
+        Estimate::resampled(rounds, value, |places| ratio(&pick(subject, places), &pick(baseline, places)))
     }))
 }
 
@@ -62,7 +69,11 @@ pub fn unpaired_mean(workloads: &[Pair<'_>]) -> Option<Ratio> {
         let by_baseline = Estimate::resampled(baseline.len(), value, |places| {
             median_of_sorted(&differences(&subject, &pick(&baseline, places)))
         })?;
-        Some(Estimate { value, variance: by_subject.variance + by_baseline.variance, rounds })
+        Some(Estimate {
+            value,
+            variance: by_subject.variance + by_baseline.variance,
+            degrees: rounds.saturating_sub(1),
+        })
     }))
 }
 
@@ -70,10 +81,15 @@ pub fn unpaired_mean(workloads: &[Pair<'_>]) -> Option<Ratio> {
 struct Estimate {
     value: f64,
     variance: f64,
-    rounds: usize,
+    degrees: usize,
 }
 
 impl Estimate {
+    fn of(pooled: Pooled) -> Self {
+        let Pooled { value, variance, degrees } = pooled;
+        Self { value, variance, degrees }
+    }
+
     /// With the variance of `estimate` over resamples of `rounds` places.
     fn resampled(rounds: usize, value: f64, estimate: impl Fn(&[usize]) -> Option<f64>) -> Option<Self> {
         if rounds == 0 {
@@ -89,18 +105,18 @@ impl Estimate {
         }
         // Resamples of n values vary by (n - 1) / n of what samples of n vary by: of weight when n is 3.
         let short = rounds as f64 / (rounds as f64 - 1.0).max(1.0);
-        Some(Self { value, variance: squares / RESAMPLES as f64 * short, rounds })
+        Some(Self { value, variance: squares / RESAMPLES as f64 * short, degrees: rounds - 1 })
     }
 }
 
 /// The mean of the workloads' estimates, its interval by Student's t with Satterthwaite's degrees of freedom.
 fn mean(estimates: impl Iterator<Item = Estimate>) -> Option<Ratio> {
     let estimates: Vec<Estimate> = estimates.collect();
-    let rounds = estimates.iter().map(|estimate| estimate.rounds).min()?;
+    let rounds = estimates.iter().map(|estimate| estimate.degrees + 1).min()?;
     let count = estimates.len() as f64;
     let value = estimates.iter().map(|estimate| estimate.value).sum::<f64>() / count;
     let parts: Vec<(f64, usize)> =
-        estimates.iter().map(|estimate| (estimate.variance, estimate.rounds)).collect();
+        estimates.iter().map(|estimate| (estimate.variance, estimate.degrees)).collect();
     let error = parts.iter().map(|(variance, _)| variance).sum::<f64>().sqrt() / count;
     let reach = distribution::student_975(welch_degrees(&parts)) * error;
     Some(Ratio::from_logs(value, (value - reach, value + reach), rounds))

@@ -16,7 +16,7 @@ pub struct Ratio {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// The rounds behind it: the fewest of any workload for a mean. One round has no interval: both ends are the estimate.
+    /// The rounds that the interval comes from: the fewest of any workload for a mean. One has no interval: both ends are the estimate.
     pub rounds: usize,
 }
 
@@ -59,20 +59,55 @@ pub fn log_ratios(subject: &[f64], baseline: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Subject ÷ baseline where the samples at the same place belong to the same round; none when no round has both.
+/// Below this many common rounds (a slow interpreter runs once or twice) a spread cannot be told from them.
+const PAIRED_ROUNDS: usize = 3;
+
+/// Subject ÷ baseline where the samples at the same place belong to the same round; none when one of them has none.
 ///
 /// The estimate is Hodges and Lehmann's: the median of the averages of all pairs of log ratios (Walsh averages). From six rounds on the
 /// interval is Wilcoxon's signed-rank one, exact whatever the noise is, as long as it is symmetric, which two subjects in random order
-/// make it; below, Student's t on the log ratios.
+/// make it; with three to five, Student's t on the log ratios. With one or two, the pooled t on the logarithms of both: as if their noise
+/// were alike, which lets the one with more rounds speak for the other.
 pub fn paired(subject: &[f64], baseline: &[f64]) -> Option<Ratio> {
-    let logs = log_ratios(subject, baseline);
-    let averages = walsh_averages(&logs);
+    let rounds = log_ratios(subject, baseline);
+    if rounds.len() < PAIRED_ROUNDS {
+        let Pooled { value, variance, degrees } = pooled(subject, baseline)?;
+        let reach = distribution::student_975(degrees) * variance.sqrt();
+        return Some(Ratio::from_logs(value, (value - reach, value + reach), degrees + 1));
+    }
+    let averages = walsh_averages(&rounds);
     let value = median_of_sorted(&averages)?;
-    let interval = match distribution::signed_rank(logs.len()) {
+    let interval = match distribution::signed_rank(rounds.len()) {
         Some(rank) => rank_interval(&averages, rank)?,
-        None => student_interval(&logs)?,
+        None => student_interval(&rounds)?,
     };
-    Some(Ratio::from_logs(value, interval, logs.len()))
+    Some(Ratio::from_logs(value, interval, rounds.len()))
+}
+
+/// A log ratio from two samples whose noise is taken for alike.
+pub(super) struct Pooled {
+    pub value: f64,
+    pub variance: f64,
+    pub degrees: usize,
+}
+
+/// None when one of them has no sample, or enough common rounds to be paired.
+pub(super) fn pooled(subject: &[f64], baseline: &[f64]) -> Option<Pooled> {
+    if log_ratios(subject, baseline).len() >= PAIRED_ROUNDS {
+        return None;
+    }
+    let (subject, baseline) = (logs(subject), logs(baseline));
+    let value = median_of_sorted(&differences(&subject, &baseline))?;
+    let mut squares = 0.0;
+    let mut degrees = 0;
+    let mut shares = 0.0;
+    for logs in [&subject, &baseline] {
+        let (_, variance) = moments(logs)?;
+        squares += variance * (logs.len() - 1) as f64;
+        degrees += logs.len() - 1;
+        shares += 1.0 / logs.len() as f64;
+    }
+    Some(Pooled { value, variance: squares / (degrees as f64).max(1.0) * shares, degrees })
 }
 
 /// Subject ÷ baseline where their samples were taken apart.
@@ -119,8 +154,8 @@ fn welch_interval(subject: &[f64], baseline: &[f64]) -> Option<(f64, f64)> {
     let (mean, variance) = moments(subject)?;
     let (base_mean, base_variance) = moments(baseline)?;
     let parts = [
-        (variance / subject.len() as f64, subject.len()),
-        (base_variance / baseline.len() as f64, baseline.len()),
+        (variance / subject.len() as f64, subject.len() - 1),
+        (base_variance / baseline.len() as f64, baseline.len() - 1),
     ];
     let error = parts.iter().map(|(part, _)| part).sum::<f64>().sqrt();
     let reach = distribution::student_975(welch_degrees(&parts)) * error;
@@ -128,11 +163,10 @@ fn welch_interval(subject: &[f64], baseline: &[f64]) -> Option<(f64, f64)> {
     Some((difference - reach, difference + reach))
 }
 
-/// Welch and Satterthwaite's degrees of freedom of a sum of variances, each with the number of samples behind it.
+/// Welch and Satterthwaite's degrees of freedom of a sum of variances, each with its own.
 pub(super) fn welch_degrees(parts: &[(f64, usize)]) -> usize {
     let all: f64 = parts.iter().map(|(part, _)| part).sum();
-    let squares: f64 =
-        parts.iter().map(|(part, samples)| part.powi(2) / (samples.saturating_sub(1).max(1)) as f64).sum();
+    let squares: f64 = parts.iter().map(|(part, degrees)| part.powi(2) / (*degrees).max(1) as f64).sum();
     let degrees = all.powi(2) / squares;
     if degrees.is_finite() {
         degrees.floor() as usize
