@@ -77,7 +77,7 @@ void initialize() {
             // 1.69 x native at 0, 1.27 at 10, 1.25 at 30 or without SLP; curve25519 gains up to 0).
             "-slp-threshold=10",
             // Looks for values to keep in AVX-512's mask registers: a tenth of code generation, quadratic in the number of blocks, and no
-            // change in any program of the corpus.
+            // change in the artifact of box_seal.
             "-disable-x86-domain-reassignment",
         };
         cl::ParseCommandLineOptions(std::size(options), options, "", &nulls());
