@@ -4,10 +4,13 @@
 //! where there is no native build; the first is named when its interval lies below all others', else the answer is "unsure" with the
 //! names of all that overlap it. Each sentence links the chart that it rests on.
 
-use super::figures::{metric_name, quantity, ratio};
+use std::collections::BTreeSet;
+
+use super::figures::{metric_name, metric_noun, quantity, ratio, significant};
 use super::markup::escape;
 use super::{name, panel::chart_link};
-use crate::record::{Metric, Mode, Report, Series, Subject};
+use crate::analysis::YARDSTICK;
+use crate::record::{Cell, Mean, Metric, Mode, Report, Series, Subject};
 
 /// Sentences per question and report: a suite may have many groups and builds.
 const SCOPES: usize = 4;
@@ -100,6 +103,8 @@ struct Scope {
     group: String,
     build: String,
     workload: Option<String>,
+    /// Over how many workloads those have their means that are ranked.
+    workloads: usize,
     entries: Vec<Entry>,
 }
 
@@ -134,20 +139,17 @@ pub fn html(reports: &[Report]) -> String {
 
 fn sentences(reports: &[Report], question: &Question) -> String {
     let mut html = String::new();
-    let mut suites_seen = Vec::new();
-    // Of several reports of a suite the last run speaks.
-    let mut newest: Vec<(usize, &Report)> = reports.iter().enumerate().collect();
-    newest.sort_by(|(_, a), (_, b)| b.started.cmp(&a.started));
-    for (place, report) in newest {
+    for (place, report) in reports.iter().enumerate() {
+        // Of several reports of a suite the last run speaks.
+        let later = |other: &Report| other.suite == report.suite && other.started > report.started;
+        if reports.iter().any(later) {
+            continue;
+        }
         let found = question.metrics.iter().find_map(|metric| {
             let scopes = scopes(report, *metric, question.takes_part);
             (!scopes.is_empty()).then_some((*metric, scopes))
         });
         let Some((metric, scopes)) = found else { continue };
-        if suites_seen.contains(&&report.suite) {
-            continue;
-        }
-        suites_seen.push(&report.suite);
         for scope in scopes.iter().take(SCOPES) {
             html.push_str(&sentence(reports, place, metric, scope));
         }
@@ -158,16 +160,12 @@ fn sentences(reports: &[Report], question: &Question) -> String {
     html
 }
 
-/// The groups and builds that have a figure of this metric, the plain build and the newest proposals first.
+/// The groups and builds that have a figure of this metric: their means, or each workload's medians where there is no native build.
 fn scopes(report: &Report, metric: Metric, takes_part: fn(&Subject) -> bool) -> Vec<Scope> {
     let may = |name: &str| report.subjects.iter().any(|subject| subject.name == name && takes_part(subject));
     let mut scopes: Vec<Scope> = Vec::new();
-    for mean in report
-        .summary
-        .means
-        .iter()
-        .filter(|mean| mean.metric == metric && may(&mean.subject) && mean.ratio.is_finite())
-    {
+    let means: Vec<&Mean> = report.summary.means.iter().filter(|mean| mean.metric == metric).collect();
+    for mean in means.iter().filter(|mean| may(&mean.subject) && mean.ratio.is_finite()) {
         let absolute = (mean.workloads == 1)
             .then(|| only_median(report, &mean.group, &mean.build, &mean.subject, metric))
             .flatten();
@@ -181,34 +179,35 @@ fn scopes(report: &Report, metric: Metric, takes_part: fn(&Subject) -> bool) -> 
         };
         add(&mut scopes, &mean.group, &mean.build, None, entry);
     }
-    if scopes.is_empty() {
-        for workload in &report.workloads {
-            for cell in report
-                .cells
-                .iter()
-                .filter(|cell| cell.workload == workload.name && cell.build == workload.build)
-            {
-                let Some(series) = cell.metrics.get(&metric).filter(|_| may(&cell.subject)) else { continue };
-                add(
-                    &mut scopes,
-                    &workload.group,
-                    &workload.build,
-                    Some(&workload.name),
-                    from_series(&cell.subject, series),
-                );
-            }
+    for workload in &report.workloads {
+        if means.iter().any(|mean| mean.group == workload.group && mean.build == workload.build) {
+            continue;
+        }
+        let its = |cell: &&Cell| cell.workload == workload.name && cell.build == workload.build;
+        for cell in report.cells.iter().filter(its).filter(|cell| may(&cell.subject)) {
+            let Some(series) = cell.metrics.get(&metric) else { continue };
+            let entry = from_series(&cell.subject, series);
+            add(&mut scopes, &workload.group, &workload.build, Some(&workload.name), entry);
         }
     }
     for scope in &mut scopes {
         scope.entries.sort_by(|a, b| a.value.total_cmp(&b.value));
+        // Native has a mean over what all that are ranked finished; others may have one over other workloads.
+        let here = |mean: &&&Mean| mean.group == scope.group && mean.build == scope.build;
+        let mut its = means.iter().filter(here);
+        scope.workloads = its
+            .clone()
+            .find(|mean| mean.subject == YARDSTICK)
+            .or(its.next())
+            .map_or(1, |mean| mean.workloads);
     }
     // A group's other builds say much the same; all of them are in the charts.
-    let groups: std::collections::BTreeSet<String> = scopes.iter().map(|scope| scope.group.clone()).collect();
+    let groups: BTreeSet<String> = scopes.iter().map(|scope| scope.group.clone()).collect();
     for group in groups {
         let plain =
-            |scope: &&Scope| scope.group == group && matches!(scope.build.as_str(), "stock" | "modern");
-        if scopes.iter().any(|scope| plain(&scope)) {
-            scopes.retain(|scope| scope.group != group || plain(&scope));
+            |scope: &Scope| scope.group == group && matches!(scope.build.as_str(), "stock" | "modern");
+        if scopes.iter().any(plain) {
+            scopes.retain(|scope| scope.group != group || plain(scope));
         }
     }
     scopes
@@ -224,6 +223,7 @@ fn add(scopes: &mut Vec<Scope>, group: &str, build: &str, workload: Option<&str>
             group: group.to_string(),
             build: build.to_string(),
             workload: workload.map(str::to_string),
+            workloads: 1,
             entries: vec![entry],
         }),
     }
@@ -258,39 +258,21 @@ fn only_median(report: &Report, group: &str, build: &str, subject: &str, metric:
 }
 
 fn sentence(reports: &[Report], place: usize, metric: Metric, scope: &Scope) -> String {
-    // A mean over fewer programs is another question's answer.
-    let most = scope.entries.iter().map(|entry| entry.workloads).max().unwrap_or_default();
+    // A mean over other workloads is another question's answer.
     let (ranked, partial): (Vec<&Entry>, Vec<&Entry>) =
-        scope.entries.iter().partition(|entry| entry.workloads == most);
-    let Some((best, others)) = ranked.split_first() else { return String::new() };
-    let level: Vec<&Entry> = others.iter().copied().filter(|entry| entry.low <= best.high).collect();
-    let behind = others.iter().copied().find(|entry| entry.low > best.high);
-    let write = |entry: &Entry| value(scope, metric, entry);
-    let mut text = if others.is_empty() {
-        format!("<strong>{}</strong>, the only one measured: {}.", escape(&best.subject), write(best))
-    } else if level.is_empty() {
-        format!("<strong>{}</strong>: {}.", escape(&best.subject), write(best))
-    } else {
-        let mut all = vec![*best];
-        all.extend(level.iter().copied());
-        let all: Vec<String> =
-            all.iter().map(|entry| format!("{} {}", escape(&entry.subject), write(entry))).collect();
-        format!("<strong class=\"unsure\">Unsure</strong>: the intervals overlap of {}.", all.join(", "))
-    };
-    if let Some(next) = behind {
-        text.push_str(&format!(" Next: {} {}.", escape(&next.subject), write(next)));
-    }
+        scope.entries.iter().partition(|entry| entry.workloads == scope.workloads);
+    let mut text = ranking(scope, metric, &ranked);
     if !partial.is_empty() {
         let names: Vec<String> = partial
             .iter()
-            .map(|entry| format!("{} ({} of {most})", escape(&entry.subject), entry.workloads))
+            .map(|entry| format!("{} (finished {})", escape(&entry.subject), entry.workloads))
             .collect();
-        text.push_str(&format!(" Not ranked, for want of some workloads: {}.", names.join(", ")));
+        text.push_str(&format!(" Not ranked, for want of finished workloads: {}.", names.join(", ")));
     }
     let over = match &scope.workload {
         Some(workload) => format!("{workload}, build {}", scope.build),
-        None if most == 1 => format!("{}, build {}", scope.group, scope.build),
-        None => format!("{most} workloads of {}, build {}", scope.group, scope.build),
+        None if scope.workloads == 1 => format!("{}, build {}", scope.group, scope.build),
+        None => format!("{} workloads of {}, build {}", scope.workloads, scope.group, scope.build),
     };
     let chart = format!("{} · {} · {over}", name(reports, place), metric_name(metric));
     format!(
@@ -299,14 +281,53 @@ fn sentence(reports: &[Report], place: usize, metric: Metric, scope: &Scope) -> 
     )
 }
 
-fn value(scope: &Scope, metric: Metric, entry: &Entry) -> String {
-    let write = |value: f64| if scope.workload.is_some() { quantity(metric, value) } else { ratio(value) };
-    let unit = if scope.workload.is_some() { "" } else { " native" };
-    let absolute = entry.absolute.map(|value| format!(", {}", quantity(metric, value))).unwrap_or_default();
-    format!(
-        "<span class=\"value\">{}{unit}</span> <span class=\"interval\">({} to {}{absolute})</span>",
-        escape(&write(entry.value)),
-        escape(&write(entry.low)),
-        escape(&write(entry.high))
+/// Who is first, or that nobody is; and who is next.
+fn ranking(scope: &Scope, metric: Metric, ranked: &[&Entry]) -> String {
+    let Some((best, others)) = ranked.split_first() else {
+        return "<strong class=\"unsure\">Unsure</strong>: nobody finished the workloads that the others finished."
+            .to_string();
+    };
+    let level: Vec<&Entry> = others.iter().copied().filter(|entry| entry.low <= best.high).collect();
+    let noun = metric_noun(metric);
+    let (figure, interval) = value(scope, metric, best);
+    let subject = escape(&best.subject);
+    let mut text = match (level.is_empty(), scope.workload.is_some()) {
+        (false, _) => {
+            let all: Vec<String> = std::iter::once(*best)
+                .chain(level.iter().copied())
+                .map(|entry| {
+                    let (figure, interval) = value(scope, metric, entry);
+                    format!("{} {figure} {interval}", escape(&entry.subject))
+                })
+                .collect();
+            format!(
+                "<strong class=\"unsure\">Unsure</strong>: the intervals of {noun} overlap of {}.",
+                all.join(", ")
+            )
+        }
+        (true, true) => format!("<strong>{subject}</strong>: {figure} of {noun} {interval}."),
+        (true, false) => format!("<strong>{subject}</strong>: {figure}’s {noun} {interval}."),
+    };
+    if others.is_empty() {
+        text.push_str(" No other was measured.");
+    }
+    if let Some(next) = others.iter().find(|entry| entry.low > best.high) {
+        let (figure, interval) = value(scope, metric, next);
+        text.push_str(&format!(" Next: {} {figure} {interval}.", escape(&next.subject)));
+    }
+    text
+}
+
+/// A figure as the chart writes it, and its interval.
+fn value(scope: &Scope, metric: Metric, entry: &Entry) -> (String, String) {
+    let absolute = entry.absolute.map(|value| format!("; {}", quantity(metric, value))).unwrap_or_default();
+    let (figure, low, high) = if scope.workload.is_some() {
+        (quantity(metric, entry.value), quantity(metric, entry.low), quantity(metric, entry.high))
+    } else {
+        (format!("{} native", ratio(entry.value)), significant(entry.low), significant(entry.high))
+    };
+    (
+        format!("<span class=\"value\">{figure}</span>"),
+        format!("<span class=\"interval\">({low} to {high}{absolute})</span>"),
     )
 }

@@ -47,6 +47,22 @@ pub fn metric_name(metric: Metric) -> &'static str {
     }
 }
 
+/// A metric's name after "of" or "native's".
+pub fn metric_noun(metric: Metric) -> &'static str {
+    match metric {
+        Metric::CpuS => "CPU time",
+        Metric::WallS => "wall time",
+        Metric::Instructions => "instructions",
+        Metric::PeakBytes => "peak memory",
+        Metric::PrivateBytes => "private memory",
+        Metric::CompileCpuS => "CPU time of compiling",
+        Metric::CompileWallS => "wall time of compiling",
+        Metric::CompilePeakBytes => "peak memory of compiling",
+        Metric::StartS => "time from start to exit",
+        Metric::SizeBytes => "size",
+    }
+}
+
 /// What is counted, in a sentence's end.
 fn metric_meaning(metric: Metric) -> &'static str {
     match metric {

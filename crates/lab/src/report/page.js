@@ -110,6 +110,8 @@
   const sortable = (table) => {
     const headings = [...table.tHead.rows[0].cells];
     headings.forEach((heading, column) => {
+      const first = table.tBodies[0].rows[0];
+      if (first && first.cells[column] && first.cells[column].classList.contains("number")) heading.classList.add("number");
       const button = el("button", { type: "button", click: () => {
         const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
         for (const other of headings) other.removeAttribute("aria-sort");
@@ -139,8 +141,14 @@
       const { report } = this;
       this.subjects = new Map(report.subjects.map((subject) => [subject.name, subject]));
       this.cells = new Map(report.cells.map((cell) => [keyOf(cell.workload, cell.build, cell.subject), cell]));
-      this.groups = inOrder(report.workloads.map((workload) => workload.group));
-      this.builds = inOrder(report.workloads.map((workload) => workload.build));
+      // Native programs are builds of their own, which no guest runs: their figures stand beside each of the guests' builds.
+      const isNative = (name) => Boolean(this.subjects.get(name)) && this.subjects.get(name).mode === "native";
+      this.nativeCells = new Map();
+      for (const cell of report.cells) if (isNative(cell.subject) && !cell.failure) this.nativeCells.set(keyOf(cell.workload, cell.subject), cell);
+      const ofGuests = new Set(report.cells.filter((cell) => !isNative(cell.subject)).map((cell) => keyOf(cell.workload, cell.build)));
+      this.workloads = report.workloads.filter((workload) => !ofGuests.size || ofGuests.has(keyOf(workload.name, workload.build)));
+      this.groups = inOrder(this.workloads.map((workload) => workload.group));
+      this.builds = inOrder(this.workloads.map((workload) => workload.build));
       const present = new Set(report.cells.flatMap((cell) => Object.keys(cell.metrics)));
       this.metrics = legend.metrics.filter((metric) => present.has(metric.key));
       this.modes = legend.modes.map(([mode]) => mode).filter((mode) => report.subjects.some((subject) => subject.mode === mode));
@@ -225,10 +233,12 @@
         if (means.length) {
           const rows = means.filter((mean) => this.allows(mean.subject))
             .map((mean) => ({ subject: mean.subject, value: mean.ratio, low: mean.low, high: mean.high, workloads: mean.workloads }));
-          if (rows.length) charts.push(this.chart({ group, build, metric, workload: null, rows }));
+          // Who did not finish all that the others finished has a mean over other workloads; native's is over the common ones.
+          const common = (means.find((mean) => mean.subject === "native") || means[0]).workloads;
+          if (rows.length) charts.push(this.chart({ group, build, metric, workload: null, rows, over: common }));
           continue;
         }
-        for (const workload of this.report.workloads.filter((one) => one.group === group && one.build === build && this.matches(one.name))) {
+        for (const workload of this.workloads.filter((one) => one.group === group && one.build === build && this.matches(one.name))) {
           const rows = this.report.subjects.filter((subject) => this.allows(subject.name)).flatMap((subject) => {
             const series = this.series(workload.name, build, subject.name, metric.key);
             return series ? [{ subject: subject.name, value: series.median, low: series.low, high: series.high, workloads: 1 }] : [];
@@ -246,18 +256,21 @@
       return workload.toLowerCase().includes(this.state.text);
     }
 
+    cellOf(workload, build, subject) {
+      return this.cells.get(keyOf(workload, build, subject)) || this.nativeCells.get(keyOf(workload, subject));
+    }
+
     series(workload, build, subject, metric) {
-      const cell = this.cells.get(keyOf(workload, build, subject));
+      const cell = this.cellOf(workload, build, subject);
       const series = cell && cell.metrics[metric];
       return series && known(series.median) ? series : null;
     }
 
-    chart({ group, build, metric, workload, rows }) {
+    chart({ group, build, metric, workload, rows, over = 1 }) {
       const relative = workload === null;
       const write = (value) => (relative ? ratio(value) : quantity(metric.kind, value));
       rows.sort((a, b) => a.value - b.value);
       const scale = scaleOf(rows, relative, this.state.scale);
-      const over = Math.max(...rows.map((row) => row.workloads));
       const title = `${metric.name}${relative ? ", relative to native" : ""}`;
       const where = [workload || group, `build ${build}`].join(" · ");
       const what = relative
@@ -269,7 +282,7 @@
       const body = rows.map((row) => {
         const subject = this.subjects.get(row.subject);
         const ours = row.subject === this.baseline;
-        const less = row.workloads < over ? ` (${row.workloads} of ${over})` : "";
+        const less = row.workloads !== over ? ` (over ${row.workloads})` : "";
         const verdict = this.verdict(group, build, workload, metric.key, row.subject);
         return el("div", { role: "row", "data-subject": row.subject, "data-value": row.value, "data-low": row.low, "data-high": row.high },
           el("div", { role: "rowheader", class: ours ? "name ours" : "name" }, el("i", { class: `mode ${subject.mode}`, title: modeName.get(subject.mode) }), row.subject + less),
@@ -278,7 +291,7 @@
           el("div", { role: "cell", class: "interval" }, `${write(row.low).replace(" ×", "")} to ${write(row.high).replace(" ×", "")}`),
           this.verdictCell(verdict));
       });
-      return el("figure", { class: "chart", tabindex: "-1", "data-chart": keyOf(group, build, metric.key), "data-workload": workload, "data-log": scale.logarithmic },
+      return el("figure", { class: "chart", tabindex: "-1", "data-chart": keyOf(group, build, metric.key), "data-workload": workload, "data-scale": scale.logarithmic ? "log" : "linear" },
         el("figcaption", {}, el("h4", {}, title), el("div", { class: "note" }, `${where} · ${what}`)),
         el("div", { class: "bars", role: "table", "aria-label": `${title}, ${where}` },
           el("div", { role: "rowgroup" },
@@ -312,9 +325,9 @@
           reasons.push([subject.name, subject.missing]);
           continue;
         }
-        const failures = this.report.workloads
+        const failures = this.workloads
           .filter((one) => one.group === group && one.build === build && (workload === null || one.name === workload))
-          .map((one) => this.cells.get(keyOf(one.name, build, subject.name)))
+          .map((one) => this.cellOf(one.name, build, subject.name))
           .filter((cell) => cell && cell.failure)
           .map((cell) => `${legend.failures[cell.failure.kind] || cell.failure.kind}: ${cell.failure.reason}`);
         if (failures.length) reasons.push([subject.name, failures[0] + (failures.length > 1 ? ` (and ${failures.length - 1} more)` : "")]);
@@ -352,11 +365,11 @@
       const columns = builds.flatMap((build) => metrics.map((metric) => ({ build, metric })));
       const boxes = [];
       const seen = new Set();
-      for (const workload of this.report.workloads) {
+      for (const workload of this.workloads) {
         const key = keyOf(workload.group, workload.name);
         if (seen.has(key) || !groups.includes(workload.group) || !this.matches(workload.name)) continue;
         seen.add(key);
-        const its = columns.filter(({ build }) => this.report.workloads.some((one) => one.name === workload.name && one.group === workload.group && one.build === build));
+        const its = columns.filter(({ build }) => this.workloads.some((one) => one.name === workload.name && one.group === workload.group && one.build === build));
         if (its.length) boxes.push(this.workload(workload, key, its, open));
       }
       // One is open to begin with, so that nobody has to guess what is inside.
@@ -372,9 +385,9 @@
           return series ? [[subject.name, series.median]] : [];
         }).sort((a, b) => a[1] - b[1]);
       const failed = columns.filter((column) => column.metric === metric)
-        .flatMap((column) => this.report.subjects.filter((subject) => this.allows(subject.name) && (this.cells.get(keyOf(workload.name, column.build, subject.name)) || {}).failure)).length;
+        .flatMap((column) => this.report.subjects.filter((subject) => this.allows(subject.name) && (this.cellOf(workload.name, column.build, subject.name) || {}).failure)).length;
       const brief = [
-        figures.length ? `least ${metric.name.toLowerCase()}, ${build}: ${figures[0][0]} ${quantity(metric.kind, figures[0][1])}` : null,
+        figures.length ? `least ${metric.name.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase())}, ${build}: ${figures[0][0]} ${quantity(metric.kind, figures[0][1])}` : null,
         failed ? `${failed} without a figure` : null,
       ].filter(Boolean).join(" · ");
       const box = el("details", { class: "workload", "data-key": key, open: open.has(key), toggle: () => this.fill(box, workload, columns) },
@@ -386,7 +399,7 @@
       if (!box.open || box.querySelector("table")) return;
       const scales = new Map(columns.map((column) => [column, this.columnScale(workload.name, column)]));
       const rows = this.report.subjects.filter((subject) => this.allows(subject.name))
-        .filter((subject) => columns.some(({ build }) => this.cells.has(keyOf(workload.name, build, subject.name))))
+        .filter((subject) => columns.some(({ build }) => this.cellOf(workload.name, build, subject.name)))
         .map((subject) => el("tr", { "data-subject": subject.name },
           el("th", { scope: "row" }, el("i", { class: `mode ${subject.mode}`, title: modeName.get(subject.mode) }), subject.name),
           ...columns.map((column) => this.cell(workload.name, column, subject, scales.get(column)))));
@@ -409,7 +422,7 @@
     }
 
     cell(workload, { build, metric }, subject, scale) {
-      const cell = this.cells.get(keyOf(workload, build, subject.name));
+      const cell = this.cellOf(workload, build, subject.name);
       if (cell && cell.failure) {
         return el("td", { class: "failure", "data-sort": "" },
           el("span", { class: "failed" }, legend.failures[cell.failure.kind] || cell.failure.kind), el("span", { class: "small" }, cell.failure.reason));
@@ -420,8 +433,8 @@
       const interval = `${quantity(metric.kind, series.low)} to ${quantity(metric.kind, series.high)}`;
       const outliers = series.outliers.length ? `, ${series.outliers.length} outlier${series.outliers.length > 1 ? "s" : ""}` : "";
       return el("td", { class: "number", "data-sort": series.median, title: `${series.samples.length} samples: ${series.samples.map((sample) => quantity(metric.kind, sample)).join(", ")}` },
-        el("span", { class: "value" }, quantity(metric.kind, series.median)),
         native && native.median > 0 ? el("span", { class: "small ratio" }, `${ratio(series.median / native.median)} native`) : null,
+        el("span", { class: "value" }, quantity(metric.kind, series.median)),
         el("span", { class: "small" }, interval + outliers),
         barSvg({ value: series.median, low: series.low, high: series.high }, scale, `${subject.mode} ${subject.name === this.baseline ? "ours" : "plain"}`, { height: 10, bar: 6, grid: false }));
     }
