@@ -223,6 +223,21 @@ fn a_subject_against_itself_is_unsure() {
     }
 }
 
+/// The table of docs/lab-method.md.
+#[test]
+fn how_many_rounds_find_five_percent() {
+    for (rounds, spread, least) in
+        [(7, 0.01, 800), (7, 0.03, 250), (15, 0.01, 980), (30, 0.03, 930), (60, 0.05, 900)]
+    {
+        let slow = verdicts(1000, |seed| {
+            let samples = Noise::new(seed, spread).rounds(rounds, &[1.05, 1.0]);
+            paired(&samples[0], &samples[1]).unwrap()
+        });
+        println!("5% slower, {rounds} rounds, spread {spread}: faster, slower, unsure {slow:?}");
+        assert!(slow[1] >= least && slow[0] <= 5, "{rounds} rounds, spread {spread}: {slow:?}");
+    }
+}
+
 /// Samples of a group of workloads, subject and baseline.
 fn group(seed: u64, workloads: usize, rounds: usize, spread: f64, slower: f64) -> Vec<Vec<Vec<f64>>> {
     let mut noise = Noise::new(seed, spread);
