@@ -6,6 +6,7 @@
 
 pub mod analysis;
 pub mod compare;
+pub mod install;
 pub mod machine;
 pub mod peer;
 pub mod record;

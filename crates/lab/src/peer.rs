@@ -9,7 +9,7 @@
 //! peer's program, `{home}` the folder that it is installed in, `{files}` the folder with the helpers that the lab carries, and each name
 //! under `[tools]` another program.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
@@ -39,10 +39,25 @@ macro_rules! embedded {
 }
 
 /// The peers that the program carries, in the order in which they are listed.
-const PEERS: &[(&str, &str)] = embedded!["mote.toml", "native.toml", "wasmtime.toml", "node.toml"];
+const PEERS: &[(&str, &str)] = embedded![
+    "mote.toml",
+    "native.toml",
+    "wasmtime.toml",
+    "node.toml",
+    "wasm2c.toml",
+    "wazero.toml",
+    "wasmi.toml",
+    "wasm3.toml",
+];
 
 /// What peers need besides: WASI hosts for engines that bring none, and build scripts.
-const FILES: &[(&str, &str)] = embedded!["files/wasi.mjs"];
+const FILES: &[(&str, &str)] = embedded![
+    "files/wasi.mjs",
+    "files/wasi-host.h",
+    "files/wasm2c.sh",
+    "files/wasm2c-host.c",
+    "files/wasm3-host.c"
+];
 
 /// A runtime, or whatever else runs a workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -129,7 +144,9 @@ pub enum InstallKind {
     Npm,
     /// A Rust program.
     Cargo,
-    /// The source that a crate bundles; `steps` build it.
+    /// The source of a Python package; `steps` build it.
+    PipSource,
+    /// The source that a crate bundles, in `{home}/source`; `steps` build it.
     CrateSource,
     /// A Go program.
     Go,
@@ -152,6 +169,10 @@ enum Names {
 }
 
 impl Names {
+    fn list(&self) -> String {
+        self.iter().collect::<Vec<_>>().join(" or ")
+    }
+
     fn iter(&self) -> impl Iterator<Item = &str> {
         match self {
             Names::None => [].iter(),
@@ -259,7 +280,7 @@ pub struct Inputs<'a> {
     pub wasm: &'a Path,
     /// What `prepare` makes of it, without the subject's extension.
     pub artifact: &'a Path,
-    /// The directory that the guest sees as `/`. A native program is to be started in it.
+    /// The directory that the guest sees as `/`. Every command is to be started in it: native programs and some runtimes know no other.
     pub dir: &'a Path,
     /// The guest's arguments.
     pub args: &'a [String],
@@ -373,6 +394,12 @@ impl Peer {
             );
         }
         self.install.check()?;
+        for name in self.install.steps.iter().flat_map(Template::placeholders) {
+            ensure!(
+                ["program", "home", "files"].contains(&name) || self.tools.contains_key(name),
+                "[install] steps: there is no placeholder {{{name}}}"
+            );
+        }
         let can_be_had = self.install.kind != InstallKind::None || !self.subjects.is_empty();
         if can_be_had {
             ensure!(self.program.iter().next().is_some(), "'program' is missing");
@@ -429,43 +456,79 @@ impl Peer {
 
     fn installation(&self) -> Result<Installation> {
         let program = self.program_path()?;
-        let home = self.home()?;
+        let (values, absent) = self.values(&program, &self.home()?)?;
+        let version = self.version(&program, &values)?;
+        Ok(Installation { program, version, values, absent })
+    }
+
+    /// What the program in a folder that is being made says about its version: whether it is whole.
+    pub(crate) fn version_in(&self, home: &Path) -> Result<String> {
+        let inside = self.install.program.as_deref().context("[install] has no 'program'")?;
+        let program = home.join(inside);
+        ensure!(is_program(&program), "the package brought no program {inside}");
+        self.version(&program, &self.values(&program, home)?.0)
+    }
+
+    /// What the placeholders of a step of the installation stand for.
+    pub(crate) fn step_values(&self, home: &Path) -> Result<BTreeMap<String, OsString>> {
+        let (values, absent) =
+            self.values(&home.join(self.install.program.as_deref().unwrap_or_default()), home)?;
+        let mut names = self.install.steps.iter().flat_map(Template::placeholders);
+        match names.find_map(|name| absent.get(name)) {
+            Some(reason) => bail!("{reason}"),
+            None => Ok(values),
+        }
+    }
+
+    /// What the placeholders stand for that do not depend on a run, and why a tool's has nothing to stand for.
+    fn values(
+        &self,
+        program: &Path,
+        home: &Path,
+    ) -> Result<(BTreeMap<String, OsString>, BTreeMap<String, String>)> {
         let mut values: BTreeMap<String, OsString> = BTreeMap::new();
-        values.insert("program".into(), program.clone().into());
-        values.insert("home".into(), home.clone().into());
+        values.insert("program".into(), program.into());
+        values.insert("home".into(), home.into());
         values.insert("files".into(), files_folder()?.into());
         let mut absent = BTreeMap::new();
-        let mut tools = Vec::new();
         for (name, candidates) in &self.tools {
-            match first(candidates, Some(&home)) {
-                Some(path) => {
-                    tools.push(path.clone());
-                    values.insert(name.clone(), path.into());
-                }
-                None => {
-                    absent.insert(
-                        name.clone(),
-                        format!(
-                            "{} needs {}, which is not on PATH",
-                            self.name,
-                            candidates.iter().collect::<Vec<_>>().join(" or ")
-                        ),
-                    );
-                }
+            match first(candidates, Some(home)) {
+                Some(path) => drop(values.insert(name.clone(), path.into())),
+                None => drop(absent.insert(
+                    name.clone(),
+                    format!("{} needs {}, which is not here", self.name, candidates.list()),
+                )),
             }
         }
+        Ok((values, absent))
+    }
+
+    /// The program's version, with those of the tools that are not its own: a peer that is put together from several programs has them all.
+    fn version(&self, program: &Path, values: &BTreeMap<String, OsString>) -> Result<String> {
         let ask = |invocation: Invocation| {
             ask_version(&invocation).with_context(|| format!("{invocation} does not say its version"))
         };
-        let mut version = ask(self.version.fill(&values, &[])?)?;
-        // A peer that is put together from several programs has all their versions, each once.
-        let own: BTreeSet<PathBuf> = [program.clone()].into();
-        for tool in tools.into_iter().filter(|tool| !own.contains(tool) && !tool.starts_with(&home)) {
+        let mut version = ask(self.version.fill(values, &[])?)?;
+        let home = values.get("home").map(Path::new);
+        for tool in self.tools.keys().filter_map(|name| values.get(name)).map(PathBuf::from) {
+            if tool == program
+                || home.is_some_and(|home| tool.starts_with(home))
+                || !self.subjects.iter().any(|subject| self.names(subject, &tool, values))
+            {
+                continue;
+            }
             let said =
                 ask(Invocation { program: tool, args: vec!["--version".into()], env: BTreeMap::new() })?;
             version = format!("{version}, {said}");
         }
-        Ok(Installation { program, version, values, absent })
+        Ok(version)
+    }
+
+    /// Whether a subject's commands use this tool: those of the installation's steps alone have no part in a run.
+    fn names(&self, subject: &PeerSubject, tool: &Path, values: &BTreeMap<String, OsString>) -> bool {
+        subject.placeholders().any(|name| {
+            self.tools.contains_key(name) && values.get(name).is_some_and(|value| Path::new(value) == tool)
+        })
     }
 
     fn program_path(&self) -> Result<PathBuf> {
@@ -478,10 +541,8 @@ impl Peer {
                 return Ok(path);
             }
         }
-        first(&self.program, None).with_context(|| {
-            let names = self.program.iter().collect::<Vec<_>>().join(" or ");
-            format!("{names} is not on PATH; {}", self.how_to_get())
-        })
+        first(&self.program, None)
+            .with_context(|| format!("{} is not on PATH; {}", self.program.list(), self.how_to_get()))
     }
 
     /// One phrase: what the user can do to have it.
@@ -500,9 +561,13 @@ impl Peer {
 }
 
 impl Install {
+    /// Whether the lab itself can install it.
+    pub fn from_registry(&self) -> bool {
+        !matches!(self.kind, InstallKind::None | InstallKind::Apt)
+    }
+
     fn check(&self) -> Result<()> {
-        let registry = !matches!(self.kind, InstallKind::None | InstallKind::Apt);
-        if registry {
+        if self.from_registry() {
             ensure!(self.package.is_some(), "[install] has no 'package'");
             ensure!(
                 self.program.is_some(),
@@ -625,7 +690,7 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The first of the candidates that is there: beside this program, on PATH, or, for one with a slash, in the peer's folder.
+/// The first of the candidates that is there: beside this program, on PATH, or, for one with a slash, at that path in the peer's folder.
 fn first(candidates: &Names, home: Option<&Path>) -> Option<PathBuf> {
     candidates.iter().find_map(|name| {
         if name.contains('/') {
