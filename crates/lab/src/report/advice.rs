@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::figures::{metric_name, metric_noun, quantity, ratio, significant};
+use super::figures::{interval, metric_name, metric_noun, quantity, ratio, significant};
 use super::markup::escape;
 use super::{name, panel::chart_link};
 use crate::analysis::YARDSTICK;
@@ -321,13 +321,136 @@ fn ranking(scope: &Scope, metric: Metric, ranked: &[&Entry]) -> String {
 /// A figure as the chart writes it, and its interval.
 fn value(scope: &Scope, metric: Metric, entry: &Entry) -> (String, String) {
     let absolute = entry.absolute.map(|value| format!("; {}", quantity(metric, value))).unwrap_or_default();
-    let (figure, low, high) = if scope.workload.is_some() {
-        (quantity(metric, entry.value), quantity(metric, entry.low), quantity(metric, entry.high))
+    let (figure, range) = if scope.workload.is_some() {
+        (quantity(metric, entry.value), interval(metric, entry.low, entry.high))
     } else {
-        (format!("{} native", ratio(entry.value)), significant(entry.low), significant(entry.high))
+        let range = format!("{} to {}", significant(entry.low), significant(entry.high));
+        (format!("{} native", ratio(entry.value)), range)
     };
     (
         format!("<span class=\"value\">{figure}</span>"),
-        format!("<span class=\"interval\">({low} to {high}{absolute})</span>"),
+        format!("<span class=\"interval\">({range}{absolute})</span>"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::analysis::analyse;
+    use crate::record::{Machine, SCHEMA, Summary, Workload};
+
+    /// A report of subjects that ran one workload: name, mode, features and samples of CPU time.
+    fn report(started: &str, subjects: &[(&str, Mode, &[&str], &[f64])]) -> Report {
+        let workload = |build: &str| Workload {
+            name: "auth".into(),
+            group: "libsodium".into(),
+            build: build.into(),
+            sha256: String::new(),
+            bytes: 100,
+        };
+        let build = |mode: Mode| if mode == Mode::Native { "native" } else { "stock" };
+        let mut report = Report {
+            schema: SCHEMA,
+            suite: "speed".into(),
+            quick: false,
+            complete: true,
+            started: started.into(),
+            duration_s: 1.0,
+            seed: 1,
+            rounds: 5,
+            machine: Machine::default(),
+            subjects: Vec::new(),
+            workloads: vec![workload("stock"), workload("native")],
+            cells: Vec::new(),
+            summary: Summary::default(),
+            warnings: Vec::new(),
+        };
+        for (name, mode, features, samples) in subjects {
+            report.subjects.push(Subject {
+                name: (*name).into(),
+                runtime: (*name).into(),
+                version: None,
+                mode: *mode,
+                optimised: None,
+                command: String::new(),
+                features: features.iter().map(|feature| (*feature).into()).collect(),
+                missing: None,
+            });
+            let series = Series { samples: samples.to_vec(), ..Series::default() };
+            report.cells.push(Cell {
+                workload: "auth".into(),
+                build: build(*mode).into(),
+                subject: (*name).into(),
+                metrics: BTreeMap::from([(Metric::CpuS, series)]),
+                failure: None,
+            });
+        }
+        analyse(&mut report);
+        report
+    }
+
+    const NATIVE: (&str, Mode, &[&str], &[f64]) =
+        ("native", Mode::Native, &[], &[1.0, 1.001, 1.002, 0.999, 0.998, 1.0, 1.001]);
+    const QUICK: (&str, Mode, &[&str], &[f64]) =
+        ("quick", Mode::AheadOfTime, &["threads"], &[1.1, 1.101, 1.102, 1.099, 1.098, 1.1, 1.101]);
+    const ALIKE: (&str, Mode, &[&str], &[f64]) =
+        ("alike", Mode::AheadOfTime, &[], &[1.1005, 1.1015, 1.1, 1.0985, 1.099, 1.1, 1.102]);
+    const SLOW: (&str, Mode, &[&str], &[f64]) =
+        ("slow", Mode::Interpreter, &[], &[9.0, 9.01, 9.02, 8.99, 8.98, 9.0, 9.01]);
+
+    fn answer(html: &str, title: &str) -> String {
+        let start = html.find(&format!("<h3>{title}</h3>")).unwrap();
+        html[start..].split("</article>").next().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_first_is_named_with_its_figure_and_the_next() {
+        let html = html(&[report("2026-01-02T00:00:00Z", &[NATIVE, SLOW, QUICK])]);
+        let fastest = answer(&html, "Fastest steady state");
+        assert!(
+            fastest.contains("<strong>quick</strong>: <span class=\"value\">1.100 × native</span>"),
+            "{fastest}"
+        );
+        assert!(fastest.contains("Next: slow <span class=\"value\">9.000 × native</span>"), "{fastest}");
+        assert!(fastest.contains("speed, 2026-01-02 · CPU time · libsodium, build stock</a>"), "{fastest}");
+        assert!(!fastest.contains("<strong>native"), "the yardstick takes no part: {fastest}");
+        let interpreter = answer(&html, "Nothing may be compiled");
+        assert!(
+            interpreter.contains("<strong>slow</strong>") && interpreter.contains("No other was measured")
+        );
+        assert!(answer(&html, "Threads").contains("<strong>quick</strong>"));
+        assert!(answer(&html, "Components").contains("Nothing can be said"));
+        assert!(answer(&html, "Quickest start").contains("Nothing can be said: no start was timed"));
+    }
+
+    #[test]
+    fn overlapping_intervals_are_unsure() {
+        let html = html(&[report("2026-01-02T00:00:00Z", &[NATIVE, QUICK, ALIKE, SLOW])]);
+        let fastest = answer(&html, "Fastest steady state");
+        assert!(fastest.contains("Unsure") && fastest.contains("Next: slow"), "{fastest}");
+        assert!(!fastest.contains("<strong>quick") && !fastest.contains("<strong>alike"), "{fastest}");
+    }
+
+    #[test]
+    fn of_two_runs_of_a_suite_the_later_speaks() {
+        let old = report("2026-01-02T00:00:00Z", &[NATIVE, SLOW]);
+        let new = report("2026-02-03T00:00:00Z", &[NATIVE, QUICK]);
+        let html = html(&[new, old]);
+        let fastest = answer(&html, "Fastest steady state");
+        assert!(fastest.contains("2026-02-03") && !fastest.contains("2026-01-02"), "{fastest}");
+        assert!(answer(&html, "Nothing may be compiled").contains("Nothing can be said"));
+    }
+
+    #[test]
+    fn without_native_medians_are_ranked() {
+        let html = html(&[report("2026-01-02T00:00:00Z", &[SLOW, QUICK])]);
+        let fastest = answer(&html, "Fastest steady state");
+        assert!(
+            fastest.contains("<strong>quick</strong>: <span class=\"value\">1.100 s</span> of CPU time"),
+            "{fastest}"
+        );
+        assert!(fastest.contains("auth, build stock</a>"), "{fastest}");
+    }
 }

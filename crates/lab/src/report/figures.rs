@@ -206,6 +206,17 @@ pub fn quantity(metric: Metric, value: f64) -> String {
     format!("{} {unit}", significant(value / scale))
 }
 
+/// An interval: `1.200 to 1.300 ms`, the unit once where both have the same.
+pub fn interval(metric: Metric, low: f64, high: f64) -> String {
+    let (low, high) = (quantity(metric, low), quantity(metric, high));
+    match low.split_once(' ') {
+        Some((first, unit)) if high.split_once(' ').is_some_and(|(_, other)| other == unit) => {
+            format!("{first} to {high}")
+        }
+        _ => format!("{low} to {high}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +245,12 @@ mod tests {
         assert_eq!(quantity(Metric::PeakBytes, 5_368_709.0), "5.120 MiB");
         assert_eq!(quantity(Metric::SizeBytes, 512.0), "512 B");
         assert_eq!(quantity(Metric::Instructions, 1_234_567_890.0), "1.235 G");
+    }
+
+    #[test]
+    fn an_interval_names_its_unit_once() {
+        assert_eq!(interval(Metric::CpuS, 0.0123, 0.0131), "12.30 to 13.10 ms");
+        assert_eq!(interval(Metric::CpuS, 0.98, 1.02), "980.0 ms to 1.020 s");
     }
 
     #[test]

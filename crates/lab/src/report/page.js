@@ -46,6 +46,11 @@
     if (kind === "seconds") return `${significant(value / 1e-9)} ns`;
     return kind === "bytes" ? `${value} B` : String(value);
   };
+  // `1.2 to 1.3 ms`, the unit once where both have the same.
+  const span = (low, high) => {
+    const [first, unit] = low.split(" ");
+    return high.endsWith(` ${unit}`) ? `${first} to ${high}` : `${low} to ${high}`;
+  };
   const ratio = (value) => `${significant(value)} ×`;
 
   // --- scales of charts: fractions of the width ---
@@ -288,7 +293,7 @@
           el("div", { role: "rowheader", class: ours ? "name ours" : "name" }, el("i", { class: `mode ${subject.mode}`, title: modeName.get(subject.mode) }), row.subject + less),
           el("div", { role: "cell", class: "bar" }, barSvg(row, scale, `${subject.mode} ${ours ? "ours" : "plain"}`, { one: relative })),
           el("div", { role: "cell", class: "value" }, write(row.value)),
-          el("div", { role: "cell", class: "interval" }, `${write(row.low).replace(" ×", "")} to ${write(row.high).replace(" ×", "")}`),
+          el("div", { role: "cell", class: "interval" }, relative ? `${significant(row.low)} to ${significant(row.high)}` : span(write(row.low), write(row.high))),
           this.verdictCell(verdict));
       });
       return el("figure", { class: "chart", tabindex: "-1", "data-chart": keyOf(group, build, metric.key), "data-workload": workload, "data-scale": scale.logarithmic ? "log" : "linear" },
@@ -385,7 +390,7 @@
           return series ? [[subject.name, series.median]] : [];
         }).sort((a, b) => a[1] - b[1]);
       const failed = columns.filter((column) => column.metric === metric)
-        .flatMap((column) => this.report.subjects.filter((subject) => this.allows(subject.name) && (this.cellOf(workload.name, column.build, subject.name) || {}).failure)).length;
+        .flatMap((column) => this.report.subjects.filter((subject) => this.allows(subject.name) && !subject.missing && (this.cellOf(workload.name, column.build, subject.name) || {}).failure)).length;
       const brief = [
         figures.length ? `least ${metric.name.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase())}, ${build}: ${figures[0][0]} ${quantity(metric.kind, figures[0][1])}` : null,
         failed ? `${failed} without a figure` : null,
@@ -430,7 +435,7 @@
       const series = this.series(workload, build, subject.name, metric.key);
       if (!series) return el("td", { class: "number none", "data-sort": "" }, "–");
       const native = this.native && this.series(workload, build, this.native.name, metric.key);
-      const interval = `${quantity(metric.kind, series.low)} to ${quantity(metric.kind, series.high)}`;
+      const interval = span(quantity(metric.kind, series.low), quantity(metric.kind, series.high));
       const outliers = series.outliers.length ? `, ${series.outliers.length} outlier${series.outliers.length > 1 ? "s" : ""}` : "";
       return el("td", { class: "number", "data-sort": series.median, title: `${series.samples.length} samples: ${series.samples.map((sample) => quantity(metric.kind, sample)).join(", ")}` },
         native && native.median > 0 ? el("span", { class: "small ratio" }, `${ratio(series.median / native.median)} native`) : null,

@@ -1,5 +1,7 @@
 //! One report's tab: what stands still. Charts and the tables of workloads are drawn into it by the script.
 
+use std::collections::BTreeSet;
+
 use super::figures::{mode_name, quantity, ratio, significant};
 use super::markup::{escape, number, row, script_json, table};
 use super::{day, key};
@@ -27,10 +29,12 @@ pub fn html(place: usize, report: &Report) -> String {
 
 fn head(place: usize, report: &Report) -> String {
     let measured = report.subjects.iter().filter(|subject| subject.missing.is_none()).count();
+    let programs = report.workloads.iter().map(|workload| (&workload.group, &workload.name));
+    let programs = programs.collect::<BTreeSet<_>>().len();
     let failed = report.cells.iter().filter(|cell| cell.failure.is_some()).count();
     let mut facts = vec![
         format!("{measured} subjects"),
-        format!("{} workloads", report.workloads.len()),
+        format!("{programs} workloads"),
         format!("{} rounds", report.rounds),
         format!("{} cells, {failed} of them without a figure", report.cells.len()),
         duration(report.duration_s),
@@ -165,7 +169,7 @@ fn subjects(report: &Report) -> String {
                 subject_heading(subject),
                 escape(&subject.runtime),
                 format!("<td class=\"wide\">{version}</td>"),
-                mode_name(subject.mode).to_string(),
+                format!("<td class=\"brief\">{}</td>", mode_name(subject.mode)),
                 optimised.to_string(),
                 escape(&subject.features.join(", ")),
                 format!("<td><code>{}</code></td>", escape(&subject.command)),

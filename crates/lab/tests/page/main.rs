@@ -1,4 +1,5 @@
 //! The page in a headless Chromium: what is clicked, typed and shown, and that each number is the JSON's.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod browser;
 mod fixture;
