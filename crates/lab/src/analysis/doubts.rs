@@ -22,7 +22,9 @@ const NAMED: usize = 5;
 pub fn doubts(report: &Report) -> Vec<String> {
     let mut doubts = Vec::new();
     if !report.complete {
-        doubts.push("interrupted: some cells have fewer samples than asked for, or none".to_owned());
+        doubts.push(
+            "the run was interrupted: some cells have fewer samples than asked for, or none".to_owned(),
+        );
     }
     let timed = report.cells.iter().any(|cell| cell.metrics.keys().any(|metric| is_time(*metric)));
     if timed && report.rounds < FREE_ROUNDS {

@@ -253,7 +253,7 @@ fn doubts_are_told() {
     }
     analyse(&mut report);
     for doubt in [
-        "interrupted",
+        "was interrupted",
         "3 rounds",
         "was 6.80 on 2 processors before",
         "was 7.10 on 2 processors after",
