@@ -8,6 +8,8 @@
   const modeName = new Map(legend.modes);
   const SVG = "http://www.w3.org/2000/svg";
   const ALL = "";
+  // As many builds are shown together at first.
+  const FEW_BUILDS = 4;
   // Charts of single workloads, where no group has a mean; more would hide the rest, and the tables have them all.
   const MOST_CHARTS = 24;
 
@@ -162,7 +164,7 @@
       this.baseline = report.summary.comparisons.length ? report.summary.comparisons[0].baseline : "mote";
       this.state = {
         group: this.groups.length ? this.groups[0] : ALL,
-        build: this.builds.includes("stock") ? "stock" : ALL,
+        build: this.builds.length > FEW_BUILDS && this.builds.includes("stock") ? "stock" : ALL,
         metric: this.metrics.length ? this.metrics[0].key : ALL,
         scale: ALL,
         modes: new Set(this.modes),
@@ -204,9 +206,9 @@
       } }, "Open or close all");
       this.drawn.append(
         this.filters,
-        el("section", { class: "chartsection", "aria-live": "off" }, el("h3", { class: "visually" }, "Charts"), this.charts),
+        el("section", { id: `report-${this.place}-charts`, class: "chartsection" }, el("h3", {}, "Charts"), this.charts),
         this.slower,
-        el("section", {}, el("div", { class: "listhead" }, el("h3", {}, "Workloads"), all), this.list));
+        el("section", { id: `report-${this.place}-workloads` }, el("div", { class: "listhead" }, el("h3", {}, "Workloads"), all), this.list));
     }
 
     allows(name) {
@@ -402,12 +404,12 @@
 
     fill(box, workload, columns) {
       if (!box.open || box.querySelector("table")) return;
-      const scales = new Map(columns.map((column) => [column, this.columnScale(workload.name, column)]));
+      const scales = new Map(columns.map(({ metric }) => [metric, this.tableScale(workload.name, columns.filter((column) => column.metric === metric))]));
       const rows = this.report.subjects.filter((subject) => this.allows(subject.name))
         .filter((subject) => columns.some(({ build }) => this.cellOf(workload.name, build, subject.name)))
         .map((subject) => el("tr", { "data-subject": subject.name },
           el("th", { scope: "row" }, el("i", { class: `mode ${subject.mode}`, title: modeName.get(subject.mode) }), subject.name),
-          ...columns.map((column) => this.cell(workload.name, column, subject, scales.get(column)))));
+          ...columns.map((column) => this.cell(workload.name, column, subject, scales.get(column.metric)))));
       const many = new Set(columns.map(({ metric }) => metric)).size > 1;
       const table = el("table", { class: "sortable figures" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Subject"),
@@ -419,9 +421,10 @@
         el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table));
     }
 
-    columnScale(workload, { build, metric }) {
-      const rows = this.report.subjects.filter((subject) => this.allows(subject.name))
-        .flatMap((subject) => this.series(workload, build, subject.name, metric.key) || [])
+    // One for all builds, so that their bars can be compared.
+    tableScale(workload, columns) {
+      const rows = columns.flatMap(({ build, metric }) => this.report.subjects.filter((subject) => this.allows(subject.name))
+        .flatMap((subject) => this.series(workload, build, subject.name, metric.key) || []))
         .map((series) => ({ value: series.median, low: series.low, high: series.high }));
       return rows.length ? scaleOf(rows, false, "linear") : null;
     }
@@ -475,21 +478,26 @@
     if (panel.dataset.json && !panels.has(panel.id)) panels.set(panel.id, new Panel(panel));
     return panels.get(panel.id);
   };
+  // The address of what is shown, to be kept or passed on.
+  const choose = (tab) => {
+    try { history.replaceState(null, "", `#${panelOf(tab).id}`); } catch { /* A convenience. */ }
+    return open(tab);
+  };
   for (const tab of tabs) {
-    tab.addEventListener("click", () => open(tab));
+    tab.addEventListener("click", () => choose(tab));
     tab.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       const to = event.key === "Home" ? 0 : event.key === "End" ? tabs.length - 1 : step ? (tabs.indexOf(tab) + step + tabs.length) % tabs.length : null;
       if (to === null) return;
       event.preventDefault();
       tabs[to].focus();
-      open(tabs[to]);
+      choose(tabs[to]);
     });
   }
   for (const link of document.querySelectorAll("a.figure")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      const panel = open(document.getElementById(`tab-${link.dataset.report}`));
+      const panel = choose(document.getElementById(`tab-${link.dataset.report}`));
       if (panel) panel.show(link.dataset.chart);
     });
   }
@@ -521,5 +529,22 @@
   }
 
   for (const table of document.querySelectorAll("table.sortable")) sortable(table);
-  if (tabs.length) open(tabs[0]);
+
+  // A link to a panel or to a part of one opens its tab.
+  const follow = () => {
+    const id = location.hash.slice(1);
+    const panel = id && document.getElementById(id.replace(/^(report-\d+)-\w+$/, "$1"));
+    const tab = panel && tabs.find((one) => panelOf(one) === panel);
+    if (!tab) return false;
+    open(tab);
+    const part = document.getElementById(id);
+    if (part && part !== panel) {
+      const closed = part.querySelector("details:not([open])");
+      if (closed && id.endsWith("-modules")) closed.open = true;
+      part.scrollIntoView({ block: "start" });
+    }
+    return true;
+  };
+  addEventListener("hashchange", follow);
+  if (!follow() && tabs.length) open(tabs[0]);
 })();

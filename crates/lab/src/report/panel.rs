@@ -19,10 +19,10 @@ pub fn html(place: usize, report: &Report) -> String {
         "<noscript><p class=\"note\">Charts and the tables of workloads are drawn by a script; this browser runs none. The figures are in the JSON at the end of this file.</p></noscript>\n",
     );
     html.push_str("<div class=\"drawn\"></div>\n");
-    html.push_str(&subjects(report));
-    html.push_str(&modules(report));
-    html.push_str(&machine(&report.machine));
-    html.push_str(&method(report));
+    html.push_str(&subjects(place, report));
+    html.push_str(&modules(place, report));
+    html.push_str(&machine(place, &report.machine));
+    html.push_str(&method(place, report));
     html.push_str("</section>\n");
     html
 }
@@ -44,13 +44,23 @@ fn head(place: usize, report: &Report) -> String {
     }
     format!(
         "<header class=\"reporthead\"><h2>{} <span class=\"when\">{}</span></h2>\n<p class=\"facts\">{}</p>\n<p class=\"facts\">{}</p>\n\
-         <p><button type=\"button\" class=\"download\" data-json=\"json-{place}\" data-file=\"{}\">Download the JSON</button></p></header>\n",
+         <p><button type=\"button\" class=\"download\" data-json=\"json-{place}\" data-file=\"{}\">Download the JSON</button></p>\n{}</header>\n",
         escape(&report.suite),
         escape(&report.started.replace('T', " ").replace('Z', " UTC")),
         escape(&facts.join(" · ")),
         escape(&machine_line(&report.machine)),
         escape(&file_name(report)),
+        contents(place, report),
     )
+}
+
+/// Links to the parts of the panel: it is long.
+fn contents(place: usize, report: &Report) -> String {
+    let mut parts = vec![("charts", "Charts"), ("workloads", "Workloads"), ("subjects", "Subjects")];
+    parts.extend([("modules", "Modules"), ("machine", "Machine"), ("method", "Method")]);
+    let links: String =
+        parts.iter().map(|(part, text)| format!("<a href=\"#report-{place}-{part}\">{text}</a>\n")).collect();
+    format!("<nav class=\"contents\" aria-label=\"Parts of {}\">\n{links}</nav>\n", escape(&report.suite))
 }
 
 fn machine_line(machine: &Machine) -> String {
@@ -150,7 +160,7 @@ fn subject_heading(subject: &Subject) -> String {
     )
 }
 
-fn subjects(report: &Report) -> String {
+fn subjects(place: usize, report: &Report) -> String {
     let rows: String = report
         .subjects
         .iter()
@@ -177,10 +187,13 @@ fn subjects(report: &Report) -> String {
         })
         .collect();
     let headings = ["Subject", "Runtime", "Version", "Mode", "Optimisation", "Features", "Command"];
-    format!("<section><h3>Subjects</h3>\n{}</section>\n", table("Subjects", &headings, &rows))
+    format!(
+        "<section id=\"report-{place}-subjects\"><h3>Subjects</h3>\n{}</section>\n",
+        table("Subjects", &headings, &rows)
+    )
 }
 
-fn modules(report: &Report) -> String {
+fn modules(place: usize, report: &Report) -> String {
     let rows: String = report
         .workloads
         .iter()
@@ -195,13 +208,13 @@ fn modules(report: &Report) -> String {
         })
         .collect();
     format!(
-        "<section><details><summary><h3>Modules</h3> <span class=\"note\">{} files and their hashes</span></summary>\n{}</details></section>\n",
+        "<section id=\"report-{place}-modules\"><details><summary><h3>Modules</h3> <span class=\"note\">{} files and their hashes</span></summary>\n{}</details></section>\n",
         report.workloads.len(),
         table("Modules", &["Workload", "Group", "Build", "Size", "SHA-256"], &rows)
     )
 }
 
-fn machine(machine: &Machine) -> String {
+fn machine(place: usize, machine: &Machine) -> String {
     let load =
         |load: &[f64; 3]| load.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>().join(", ");
     let facts = [
@@ -220,10 +233,12 @@ fn machine(machine: &Machine) -> String {
         .iter()
         .map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(value)))
         .collect();
-    format!("<section><h3>Machine</h3>\n<dl class=\"machine\">\n{facts}</dl></section>\n")
+    format!(
+        "<section id=\"report-{place}-machine\"><h3>Machine</h3>\n<dl class=\"machine\">\n{facts}</dl></section>\n"
+    )
 }
 
-fn method(report: &Report) -> String {
+fn method(place: usize, report: &Report) -> String {
     let native = report.subjects.iter().any(|subject| subject.mode == Mode::Native);
     let ratios = if native {
         "A ratio is a subject's median divided by the native build's for the same workload; below 1 it is better than native. A group's \
@@ -232,8 +247,9 @@ fn method(report: &Report) -> String {
         "There is no native build to compare with: figures are absolute."
     };
     format!(
-        "<section class=\"method\"><h3>Method</h3>\n<p>Every engine was given the same bytes. Each of {} timed rounds ran every subject once, in \
-         random order (seed {}), one process at a time, after a run that was not counted. What a program printed was compared with what is \
+        "<section id=\"report-{place}-method\" class=\"method\"><h3>Method</h3>\n<p>Every engine was given the same bytes. Each of {} timed rounds ran every subject once, in \
+         random order (seed {}), one process at a time, after a run that was not counted; what takes long has fewer rounds, \
+         and each figure's samples are in the JSON. What a program printed was compared with what is \
          expected; a wrong answer is a failed cell, not a figure. A figure is the median of its samples; the interval beside it holds the true \
          median with 95% confidence. {ratios} “Faster” and “slower” are said only when the interval of the ratio does not hold 1 and what \
          lies outside it matters; all else is “unsure”.</p></section>\n",

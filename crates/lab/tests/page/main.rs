@@ -89,6 +89,17 @@ fn tabs(browser: &mut Browser, reports: &[Report]) {
     }
     browser.click("#tab-advice");
     assert_eq!(browser.strings(visible), ["advice"]);
+    // The parts of a report are linked, and a link from elsewhere opens its tab.
+    browser.click("#tab-1");
+    for part in ["charts", "workloads", "subjects", "modules", "machine", "method"] {
+        browser.click(&format!("#report-1 .contents a[href$={part}]"));
+        let top =
+            browser.eval(&format!("document.getElementById('report-1-{part}').getBoundingClientRect().top"));
+        assert!(top.as_f64().unwrap() < 900.0, "{part} is not in sight: {top}");
+    }
+    browser.eval("location.hash = '#report-0-machine'");
+    browser.eval("new Promise(done => setTimeout(done, 50))");
+    assert_eq!(browser.strings(visible), ["report-0"]);
 }
 
 /// Each sentence has a link, and each link shows a chart whose first rows are the sentence's.
@@ -314,6 +325,7 @@ fn filters(browser: &mut Browser, report: &Report) {
     }
     browser.choose("#report-0 select[name=group]", "libsodium");
     browser.choose("#report-0 select[name=metric]", "cpu_s");
+    assert_eq!(browser.strings(charts), ["[\"libsodium\",\"stock\",\"cpu_s\"]"]);
 }
 
 /// A click on a heading sorts up, another down; failures stay last; static tables sort too.
