@@ -158,7 +158,7 @@ fn install_peer(peer: &Peer, out: &mut dyn Write) -> Result<String> {
 
 fn install_at(peer: &Peer, place: &Path, out: &mut dyn Write) -> Result<String> {
     let staging = Staging::new(place)?;
-    let mut client = Client { peer, staging: &staging, out };
+    let mut client = Client { peer, staging: &staging, out, said: String::new() };
     client.fetch()?;
     client.steps()?;
     let version = peer.version_in(&staging.home)?;
@@ -171,6 +171,8 @@ struct Client<'a> {
     peer: &'a Peer,
     staging: &'a Staging,
     out: &'a mut dyn Write,
+    /// The last that was said to be going on.
+    said: String,
 }
 
 impl Client<'_> {
@@ -249,7 +251,7 @@ impl Client<'_> {
             .with_context(|| format!("cargo did not bring {}", source.display()))
     }
 
-    /// Unpacks packages of another Debian release, from the mirror that this system uses.
+    /// Unpacks packages of another Debian release and all that they need, from the mirror that this system uses.
     fn fetch_debian(&mut self, packages: &str) -> Result<()> {
         let (home, work) = (&self.staging.home, &self.staging.work);
         let suite = self.peer.install.suite.as_deref().context("[install] has no 'suite'")?;
@@ -267,6 +269,7 @@ impl Client<'_> {
             let path = |file: &str| work.join(file).display().to_string();
             let options = [
                 format!("Dir::Etc::sourcelist={}", path("sources.list")),
+                "Debug::NoLocking=true".into(),
                 "Dir::Etc::sourceparts=-".into(),
                 format!("Dir::State::lists={}", path("lists")),
                 format!("Dir::State::status={}", path("status")),
@@ -282,8 +285,9 @@ impl Client<'_> {
             apt
         };
         self.run("apt-get", &mut apt("update"))?;
-        self.run("apt-get", apt("download").args(packages.split_whitespace()))?;
-        for file in all_with_extension(work, "deb")? {
+        let with_dependencies = ["--download-only", "--yes", "--no-install-recommends"];
+        self.run("apt-get", apt("install").args(with_dependencies).args(packages.split_whitespace()))?;
+        for file in all_with_extension(&work.join("archives"), "deb")? {
             self.run("dpkg-deb", Command::new("dpkg-deb").arg("-x").arg(file).arg(home))?;
         }
         Ok(())
@@ -310,8 +314,9 @@ impl Client<'_> {
         })?;
         let begun = Instant::now();
         let terminal = std::io::stderr().is_terminal();
-        if !terminal {
+        if !terminal && self.said != what {
             writeln!(self.out, "{}: {what}", self.peer.name)?;
+            self.said = what.to_owned();
         }
         let mut shown = None;
         let status = loop {

@@ -48,6 +48,12 @@ const PEERS: &[(&str, &str)] = embedded![
     "wazero.toml",
     "wasmi.toml",
     "wasm3.toml",
+    "bun.toml",
+    "deno.toml",
+    "wasmedge.toml",
+    "wavm.toml",
+    "lucet.toml",
+    "ssvm.toml",
 ];
 
 /// What peers need besides: WASI hosts for engines that bring none, and build scripts.
@@ -508,7 +514,10 @@ impl Peer {
         let ask = |invocation: Invocation| {
             ask_version(&invocation).with_context(|| format!("{invocation} does not say its version"))
         };
-        let mut version = ask(self.version.fill(values, &[])?)?;
+        // Some say their own path; where it is has no part in which it is.
+        let path = program.display().to_string();
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let mut version = ask(self.version.fill(values, &[])?)?.replace(&path, &name);
         let home = values.get("home").map(Path::new);
         for tool in self.tools.keys().filter_map(|name| values.get(name)).map(PathBuf::from) {
             if tool == program

@@ -14,5 +14,5 @@ const wasi = new WASI({
   returnOnExit: true,
 });
 const module = new WebAssembly.Module(readFileSync(file));
-const instance = new WebAssembly.Instance(module, wasi.getImportObject());
+const instance = new WebAssembly.Instance(module, wasi.getImportObject?.() ?? { wasi_snapshot_preview1: wasi.wasiImport });
 process.exitCode = wasi.start(instance) ?? 0;
