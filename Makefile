@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(MOTE_CACHE)/target
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build libmote corpus run run-everything test fmt lint unit bench bench-start bench-compile clean
+.PHONY: help setup build libmote corpus run run-everything test fmt lint unit bench bench-start bench-compile lab clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,15 @@ bench-start: build ## start to exit, and private memory of a sleeping process
 
 bench-compile: build ## CPU time and memory of compiling
 	@scripts/bench-compile
+
+# The report's name says when; the machine is in it. Takes hours: `bin/mote-lab speed --quick` takes minutes.
+LAB_RESULTS = docs/results/$(shell date -u +%Y-%m-%d)
+lab: build ## every suite of the laboratory in full; reports go to docs/results/
+	@mkdir -p docs/results
+	bin/mote-lab size --json $(LAB_RESULTS)-size.json
+	bin/mote-lab compile --json $(LAB_RESULTS)-compile.json
+	bin/mote-lab speed --json $(LAB_RESULTS)-speed.json
+	bin/mote-lab report $(LAB_RESULTS)-speed.json $(LAB_RESULTS)-compile.json $(LAB_RESULTS)-size.json --html $(LAB_RESULTS).html
 
 clean: ## delete bin/ and cargo's outputs; the fetched sources and the compiled corpus stay
 	rm -rf bin

@@ -6,9 +6,14 @@
 
 pub mod analysis;
 pub mod compare;
+pub mod corpus;
 pub mod install;
 pub mod machine;
+pub mod options;
 pub mod peer;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod statistics;
+pub mod suite;
+pub mod table;

@@ -22,21 +22,29 @@ def _versions():
 
 
 class Clang:
-    """clang 19 for the host: what `./configure && make` gives, with `-O3`."""
+    """clang 19 for the host: what `./configure && make` gives, with `-O3` or another level."""
 
-    name = "native"
     suffix = ""
     wasm = False
+    links_itself = False  # calls the linker, not the driver
+
+    def __init__(self, level="-O3", options=(), preprocessor=None):
+        self.level = level
+        self.options = list(options)  # of configure
+        self.preprocessor = preprocessor  # flags that come after those of configure
 
     @property
     def key(self):
-        return _versions()
+        return f"{_versions()} {self.level} {self.options} {self.preprocessor}"
 
     def compiler(self):
         return ["clang-19"]
 
     def configure(self):
-        return {"CC": "clang-19", "CFLAGS": "-O3"}, []
+        variables = {"CC": "clang-19", "CFLAGS": self.level}
+        if self.preprocessor:
+            variables["CPPFLAGS"] = self.preprocessor
+        return variables, self.options
 
     def environment(self):
         return dict(os.environ)
@@ -48,8 +56,6 @@ class Clang:
 class Musl(Clang):
     """clang 19 against musl, linked statically."""
 
-    name = "musl"
-
     def compiler(self):
         return ["clang-19", "-nostdinc", "-isystem", "/usr/include/x86_64-linux-musl", "-isystem", f"{LLVM}/lib/clang/19/include"]
 
@@ -58,18 +64,18 @@ class Musl(Clang):
 
 
 class Wasi(Clang):
-    """clang 19 for WASI preview 1, `-O3`, features as they are by default."""
+    """clang 19 for WASI preview 1, `-O3` or another level, features as they are by default."""
 
-    name = "stock"
     suffix = ".wasm"
     wasm = True
+    links_itself = True
     features = ()
 
     def compiler(self):
         return ["clang-19", "--target=wasm32-wasi", *self.features]
 
     def configure(self):
-        variables = {"CC": " ".join(self.compiler()), "CFLAGS": "-O3", "LDFLAGS": "-s", "AR": "llvm-ar-19", "RANLIB": "llvm-ranlib-19"}
+        variables = {"CC": " ".join(self.compiler()), "CFLAGS": self.level, "LDFLAGS": "-s", "AR": "llvm-ar-19", "RANLIB": "llvm-ranlib-19"}
         return variables, ["--host=wasm32-wasi", "--disable-pie", "--disable-ssp", "--without-pthreads"]
 
     def link(self, objects, output, flags=(), libraries=()):
@@ -81,14 +87,13 @@ class Wasi(Clang):
 class WasiSimd(Wasi):
     """The same with 128-bit SIMD."""
 
-    name = "simd"
     features = ("-msimd128",)
 
 
 class Zig(Wasi):
     """Zig's clang with SIMD and wide arithmetic: the newest that the wasm target offers."""
 
-    name = "modern"
+    links_itself = False
 
     @property
     def key(self):
