@@ -43,9 +43,10 @@ fn start(options: Options) -> Result<ExitCode> {
             finish(&report, &run, &mut out)
         }
         Some(Command::List) => done(list(&mut out)),
-        Some(Command::Compare { old, new }) => {
-            let text = compare::compare(&compare::read(&old)?, &compare::read(&new)?);
-            done(write!(out, "{text}").map_err(Into::into))
+        Some(Command::Compare { old, new, fail_if_slower }) => {
+            let changes = compare::changes(&compare::read(&old)?, &compare::read(&new)?);
+            write!(out, "{changes}")?;
+            Ok(if fail_if_slower && changes.slower() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Some(Command::Report { files, html }) => {
             let reports = files.iter().map(|file| compare::read(file)).collect::<Result<Vec<Report>>>()?;

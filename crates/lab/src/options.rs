@@ -78,6 +78,9 @@ pub enum Command {
         old: PathBuf,
         /// The report after.
         new: PathBuf,
+        /// Exit with 1 when mote is slower, or larger, over a whole group of workloads.
+        #[arg(long)]
+        fail_if_slower: bool,
     },
     /// Make one HTML page of reports.
     Report {

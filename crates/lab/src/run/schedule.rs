@@ -74,7 +74,7 @@ struct Schedule<'a> {
 impl Schedule<'_> {
     fn warm_up(&mut self, plan: &mut Plan) -> Result<()> {
         self.progress.phase("warm-up", self.entries.len());
-        for place in self.shuffled(|_| true) {
+        for place in self.shuffled(plan, |_| true) {
             if self.session.runner.interrupted() {
                 break;
             }
@@ -132,7 +132,7 @@ impl Schedule<'_> {
     fn rounds(&mut self, plan: &mut Plan) -> Result<()> {
         let rounds = self.session.effort.rounds;
         for round in 1..=rounds {
-            let order = self.shuffled(|entry| entry.left > 0);
+            let order = self.shuffled(plan, |entry| entry.left > 0);
             let expected: Duration =
                 order.iter().filter_map(|place| self.entries.get(*place)).map(|entry| entry.took).sum();
             if self
@@ -176,7 +176,9 @@ impl Schedule<'_> {
         }
     }
 
-    fn shuffled(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
+    /// Workloads in random order, within them builds, within those subjects: what is compared with each other runs one after the other, so
+    /// that a machine that drifts during a long round is as fast for all of them.
+    fn shuffled(&mut self, plan: &Plan, wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
         let live = |entry: &&Entry| !entry.failed && wanted(entry);
         let mut order: Vec<usize> = self
             .entries
@@ -186,6 +188,11 @@ impl Schedule<'_> {
             .map(|(place, _)| place)
             .collect();
         self.random.shuffle(&mut order);
+        gather(&mut order, |place| {
+            let unit =
+                self.entries.get(place).and_then(|entry| plan.cells.get(entry.cell)).map(|cell| cell.unit);
+            (unit.and_then(|unit| plan.units.get(unit)).map(|unit| unit.family), unit)
+        });
         order
     }
 
@@ -241,6 +248,18 @@ impl Schedule<'_> {
             }
         }
     }
+}
+
+/// Brings what has the same keys together: the outer one first, each where its first element was.
+fn gather<O: Ord, I: Ord>(order: &mut [usize], keys: impl Fn(usize) -> (O, I)) {
+    let (mut outer, mut inner) = (BTreeMap::new(), BTreeMap::new());
+    order.sort_by_cached_key(|place| {
+        let (one, other) = keys(*place);
+        let next = outer.len();
+        let one = *outer.entry(one).or_insert(next);
+        let next = inner.len();
+        (one, *inner.entry(other).or_insert(next))
+    });
 }
 
 /// Measures once.
@@ -302,5 +321,28 @@ fn sample(
             })
         }
         Measure::Sleep | Measure::Size | Measure::Program => Ok(Ok(Vec::new())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_compared_runs_together() {
+        // Two workloads in two builds, three subjects: place = workload × 6 + build × 3 + subject.
+        let keys = |place: usize| (place / 6, place / 3);
+        let mut order = [7, 2, 9, 0, 6, 4, 1, 11, 3, 8, 10, 5];
+        gather(&mut order, keys);
+        assert_eq!(order, [7, 6, 8, 9, 11, 10, 2, 0, 1, 4, 3, 5]);
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..100 {
+            random.shuffle(&mut order);
+            gather(&mut order, keys);
+            for chunk in order.chunks(3) {
+                assert!(chunk.iter().all(|place| place / 3 == chunk[0] / 3), "{order:?}");
+            }
+            assert!(order[..6].iter().all(|place| place / 6 == order[0] / 6), "{order:?}");
+        }
     }
 }
