@@ -84,14 +84,14 @@ const QUESTIONS: [Question; 9] = [
     },
     Question {
         title: "Threads",
-        whom: "Guests with WASI threads.",
+        whom: "Guests with WASI threads: of the runtimes that have them, by time on ordinary modules.",
         metrics: &[Metric::CpuS, Metric::WallS],
         takes_part: |subject| feature(subject, "thread"),
         nobody: "no subject that was timed has threads",
     },
     Question {
         title: "Components",
-        whom: "The component model and WASI 0.2 or later.",
+        whom: "The component model and WASI 0.2 or later: of the runtimes that have it, by time on ordinary modules.",
         metrics: &[Metric::CpuS, Metric::WallS],
         takes_part: |subject| feature(subject, "component"),
         nobody: "no subject that was timed has components",
@@ -116,6 +116,8 @@ struct Entry {
     workloads: usize,
     /// The median behind a ratio that is of one workload only.
     absolute: Option<f64>,
+    /// One sample has no interval.
+    alone: bool,
 }
 
 /// The panel.
@@ -125,12 +127,24 @@ pub fn html(reports: &[Report]) -> String {
          <p class=\"lede\">What follows from the figures of this page, and from nothing else. Where 95% intervals overlap the answer is \
          “unsure”. Each answer names the chart that it rests on.</p>\n",
     );
+    let mut unanswered = String::new();
     for question in &QUESTIONS {
+        let sentences = sentences(reports, question);
+        if sentences.is_empty() {
+            unanswered.push_str(&format!("<li><b>{}</b>: {}</li>\n", question.title, question.nobody));
+            continue;
+        }
         html.push_str(&format!(
             "<article class=\"answer\"><div class=\"question\"><h3>{}</h3><p>{}</p></div><div class=\"sentences\">\n{}</div></article>\n",
             question.title,
             question.whom,
-            sentences(reports, question)
+            sentences
+        ));
+    }
+    if !unanswered.is_empty() {
+        html.push_str(&format!(
+            "<article class=\"answer unanswered\"><div class=\"question\"><h3>Not answered</h3><p>What these reports \
+             do not measure.</p></div><ul>\n{unanswered}</ul></article>\n"
         ));
     }
     html.push_str("</section>\n");
@@ -154,9 +168,6 @@ fn sentences(reports: &[Report], question: &Question) -> String {
             html.push_str(&sentence(reports, place, metric, scope));
         }
     }
-    if html.is_empty() {
-        html = format!("<p class=\"unknown\">Nothing can be said: {}.</p>\n", question.nobody);
-    }
     html
 }
 
@@ -176,6 +187,7 @@ fn scopes(report: &Report, metric: Metric, takes_part: fn(&Subject) -> bool) -> 
             high: mean.high,
             workloads: mean.workloads,
             absolute,
+            alone: false,
         };
         add(&mut scopes, &mean.group, &mean.build, None, entry);
     }
@@ -186,7 +198,7 @@ fn scopes(report: &Report, metric: Metric, takes_part: fn(&Subject) -> bool) -> 
         let its = |cell: &&Cell| cell.workload == workload.name && cell.build == workload.build;
         for cell in report.cells.iter().filter(its).filter(|cell| may(&cell.subject)) {
             let Some(series) = cell.metrics.get(&metric) else { continue };
-            let entry = from_series(&cell.subject, series);
+            let entry = from_series(&cell.subject, series, metric);
             add(&mut scopes, &workload.group, &workload.build, Some(&workload.name), entry);
         }
     }
@@ -229,7 +241,7 @@ fn add(scopes: &mut Vec<Scope>, group: &str, build: &str, workload: Option<&str>
     }
 }
 
-fn from_series(subject: &str, series: &Series) -> Entry {
+fn from_series(subject: &str, series: &Series, metric: Metric) -> Entry {
     Entry {
         subject: subject.to_string(),
         value: series.median,
@@ -237,6 +249,7 @@ fn from_series(subject: &str, series: &Series) -> Entry {
         high: series.high,
         workloads: 1,
         absolute: None,
+        alone: series.samples.len() == 1 && metric != Metric::SizeBytes,
     }
 }
 
@@ -259,8 +272,9 @@ fn only_median(report: &Report, group: &str, build: &str, subject: &str, metric:
 
 fn sentence(reports: &[Report], place: usize, metric: Metric, scope: &Scope) -> String {
     // A mean over other workloads is another question's answer.
-    let (ranked, partial): (Vec<&Entry>, Vec<&Entry>) =
+    let (whole, partial): (Vec<&Entry>, Vec<&Entry>) =
         scope.entries.iter().partition(|entry| entry.workloads == scope.workloads);
+    let (alone, ranked): (Vec<&Entry>, Vec<&Entry>) = whole.into_iter().partition(|entry| entry.alone);
     let mut text = ranking(scope, metric, &ranked);
     if !partial.is_empty() {
         let names: Vec<String> = partial
@@ -268,6 +282,11 @@ fn sentence(reports: &[Report], place: usize, metric: Metric, scope: &Scope) -> 
             .map(|entry| format!("{} (finished {})", escape(&entry.subject), entry.workloads))
             .collect();
         text.push_str(&format!(" Not ranked, for want of finished workloads: {}.", names.join(", ")));
+    }
+    if !alone.is_empty() {
+        let figure = |entry: &&Entry| format!("{} {}", escape(&entry.subject), value(scope, metric, entry).0);
+        let names: Vec<String> = alone.iter().map(figure).collect();
+        text.push_str(&format!(" Not ranked, for one sample has no interval: {}.", names.join(", ")));
     }
     let over = match &scope.workload {
         Some(workload) => format!("{workload}, build {}", scope.build),
@@ -284,8 +303,7 @@ fn sentence(reports: &[Report], place: usize, metric: Metric, scope: &Scope) -> 
 /// Who is first, or that nobody is; and who is next.
 fn ranking(scope: &Scope, metric: Metric, ranked: &[&Entry]) -> String {
     let Some((best, others)) = ranked.split_first() else {
-        return "<strong class=\"unsure\">Unsure</strong>: nobody finished the workloads that the others finished."
-            .to_string();
+        return "<strong class=\"unsure\">Unsure</strong>: nobody can be ranked.".to_string();
     };
     let level: Vec<&Entry> = others.iter().copied().filter(|entry| entry.low <= best.high).collect();
     let noun = metric_noun(metric);
@@ -421,8 +439,8 @@ mod tests {
             interpreter.contains("<strong>slow</strong>") && interpreter.contains("No other was measured")
         );
         assert!(answer(&html, "Threads").contains("<strong>quick</strong>"));
-        assert!(answer(&html, "Components").contains("Nothing can be said"));
-        assert!(answer(&html, "Quickest start").contains("Nothing can be said: no start was timed"));
+        assert!(answer(&html, "Not answered").contains("<b>Components</b>: no subject that was timed"));
+        assert!(answer(&html, "Not answered").contains("<b>Quickest start</b>: no start was timed"));
     }
 
     #[test]
@@ -440,7 +458,7 @@ mod tests {
         let html = html(&[new, old]);
         let fastest = answer(&html, "Fastest steady state");
         assert!(fastest.contains("2026-02-03") && !fastest.contains("2026-01-02"), "{fastest}");
-        assert!(answer(&html, "Nothing may be compiled").contains("Nothing can be said"));
+        assert!(answer(&html, "Not answered").contains("<b>Nothing may be compiled</b>: no interpreter"));
     }
 
     #[test]
@@ -452,5 +470,17 @@ mod tests {
             "{fastest}"
         );
         assert!(fastest.contains("auth, build stock</a>"), "{fastest}");
+    }
+
+    #[test]
+    fn one_sample_wins_nothing() {
+        let lucky = ("lucky", Mode::AheadOfTime, &[][..], &[0.5][..]);
+        let html = html(&[report("2026-01-02T00:00:00Z", &[lucky, QUICK, SLOW])]);
+        let fastest = answer(&html, "Fastest steady state");
+        assert!(fastest.contains("<strong>quick</strong>"), "{fastest}");
+        assert!(
+            fastest.contains("one sample has no interval: lucky <span class=\"value\">500.0 ms"),
+            "{fastest}"
+        );
     }
 }

@@ -135,6 +135,8 @@
 
   // --- one report ---
 
+  // One sample has no interval; a file's size needs none.
+  const alone = (series, metric) => series.samples.length === 1 && metric.key !== "size_bytes";
   const inOrder = (values) => [...new Set(values)];
   const keyOf = (...names) => JSON.stringify(names);
 
@@ -176,7 +178,7 @@
 
     build() {
       const select = (field, label, options) => {
-        const node = el("select", { name: field, change: () => { this.state[field] = node.value; this.draw(); } },
+        const node = el("select", { name: field, change: () => { this.state[field] = node.value; this.settle(field); this.draw(); } },
           ...options.map(([value, text]) => el("option", { value, selected: this.state[field] === value }, text)));
         return el("label", { class: "field" }, label, node);
       };
@@ -209,6 +211,24 @@
         el("section", { id: `report-${this.place}-charts`, class: "chartsection" }, el("h3", {}, "Charts"), this.charts),
         this.slower,
         el("section", { id: `report-${this.place}-workloads` }, el("div", { class: "listhead" }, el("h3", {}, "Workloads"), all), this.list));
+    }
+
+    // What was chosen last stays; of the other filters, those give way that would leave nothing.
+    settle(changed) {
+      const some = () => {
+        const { groups, builds, metrics } = this.chosen();
+        return this.workloads.some((workload) => groups.includes(workload.group) && builds.includes(workload.build)
+          && this.report.subjects.some((subject) => metrics.some((metric) => this.series(workload.name, workload.build, subject.name, metric.key))));
+      };
+      for (const field of ["build", "metric", "group"].filter((one) => one !== changed)) {
+        if (some()) break;
+        const offered = [...this.filters.elements[field].options].map((option) => option.value).filter((value) => value !== ALL);
+        const before = this.state[field];
+        const fits = offered.find((value) => { this.state[field] = value; return some(); });
+        this.state[field] = fits === undefined ? before : fits;
+        if (fits === undefined && field === "build") this.state.build = ALL;
+      }
+      for (const field of ["build", "metric", "group"]) this.filters.elements[field].value = this.state[field];
     }
 
     allows(name) {
@@ -248,7 +268,7 @@
         for (const workload of this.workloads.filter((one) => one.group === group && one.build === build && this.matches(one.name))) {
           const rows = this.report.subjects.filter((subject) => this.allows(subject.name)).flatMap((subject) => {
             const series = this.series(workload.name, build, subject.name, metric.key);
-            return series ? [{ subject: subject.name, value: series.median, low: series.low, high: series.high, workloads: 1 }] : [];
+            return series ? [{ subject: subject.name, value: series.median, low: series.low, high: series.high, workloads: 1, alone: alone(series, metric) }] : [];
           });
           if (rows.length) charts.push(this.chart({ group, build, metric, workload: workload.name, rows }));
         }
@@ -295,7 +315,7 @@
           el("div", { role: "rowheader", class: ours ? "name ours" : "name" }, el("i", { class: `mode ${subject.mode}`, title: modeName.get(subject.mode) }), row.subject + less),
           el("div", { role: "cell", class: "bar" }, barSvg(row, scale, `${subject.mode} ${ours ? "ours" : "plain"}`, { one: relative })),
           el("div", { role: "cell", class: "value" }, write(row.value)),
-          el("div", { role: "cell", class: "interval" }, relative ? `${significant(row.low)} to ${significant(row.high)}` : span(write(row.low), write(row.high))),
+          el("div", { role: "cell", class: "interval" }, relative ? `${significant(row.low)} to ${significant(row.high)}` : row.alone ? "one sample" : span(write(row.low), write(row.high))),
           this.verdictCell(verdict));
       });
       return el("figure", { class: "chart", tabindex: "-1", "data-chart": keyOf(group, build, metric.key), "data-workload": workload, "data-scale": scale.logarithmic ? "log" : "linear" },
@@ -438,7 +458,7 @@
       const series = this.series(workload, build, subject.name, metric.key);
       if (!series) return el("td", { class: "number none", "data-sort": "" }, "–");
       const native = this.native && this.series(workload, build, this.native.name, metric.key);
-      const interval = span(quantity(metric.kind, series.low), quantity(metric.kind, series.high));
+      const interval = alone(series, metric) ? "one sample" : span(quantity(metric.kind, series.low), quantity(metric.kind, series.high));
       const outliers = series.outliers.length ? `, ${series.outliers.length} outlier${series.outliers.length > 1 ? "s" : ""}` : "";
       return el("td", { class: "number", "data-sort": series.median, title: `${series.samples.length} samples: ${series.samples.map((sample) => quantity(metric.kind, sample)).join(", ")}` },
         native && native.median > 0 ? el("span", { class: "small ratio" }, `${ratio(series.median / native.median)} native`) : null,

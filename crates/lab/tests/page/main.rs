@@ -326,6 +326,13 @@ fn filters(browser: &mut Browser, report: &Report) {
     browser.choose("#report-0 select[name=group]", "libsodium");
     browser.choose("#report-0 select[name=metric]", "cpu_s");
     assert_eq!(browser.strings(charts), ["[\"libsodium\",\"stock\",\"cpu_s\"]"]);
+    // A choice that the others would leave empty: they give way.
+    browser.choose("#report-0 select[name=build]", "modern");
+    browser.choose("#report-0 select[name=group]", "general");
+    assert_eq!(browser.strings(charts), ["[\"general\",\"stock\",\"cpu_s\"]"]);
+    browser.choose("#report-0 select[name=build]", "modern");
+    assert_eq!(browser.strings(charts), ["[\"libsodium\",\"modern\",\"cpu_s\"]"]);
+    browser.choose("#report-0 select[name=build]", "stock");
 }
 
 /// A click on a heading sorts up, another down; failures stay last; static tables sort too.
