@@ -1,6 +1,6 @@
 //! Verdicts on real processes: the same engine twice is unsure, one that was slowed by 5% is slower.
 //!
-//! Takes some minutes: `cargo test --release -p mote-lab --test verdicts -- --ignored --nocapture`, with `mote` on PATH or in `bin/`.
+//! Takes some ten minutes: `cargo test -p mote-lab --test verdicts -- --ignored --nocapture`, with `mote` on PATH or in `bin/`.
 //! `MOTE_LAB_REPETITIONS` says how often it is measured (default 100), `MOTE_LAB_ROUNDS` in how many rounds (default: the program's own).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
