@@ -88,7 +88,7 @@ fn duration(seconds: f64) -> String {
 
 fn warnings(report: &Report) -> String {
     let mut all = Vec::new();
-    if !report.complete {
+    if !report.complete && !report.warnings.iter().any(|warning| warning.contains("interrupted")) {
         all.push(
             "the run was interrupted: some cells have fewer samples than asked for, or none".to_string(),
         );

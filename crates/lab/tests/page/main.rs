@@ -56,7 +56,7 @@ fn clicking_through_the_page() {
 
     open(&mut browser, &page);
     tabs(&mut browser, &reports);
-    answers_lead_to_charts(&mut browser);
+    answers_lead_to_charts(&mut browser, 10);
     charts_show_the_json(&mut browser, &reports);
     tables_show_the_json(&mut browser, &reports[0]);
     filters(&mut browser, &reports[0]);
@@ -103,9 +103,9 @@ fn tabs(browser: &mut Browser, reports: &[Report]) {
 }
 
 /// Each sentence has a link, and each link shows a chart whose first rows are the sentence's.
-fn answers_lead_to_charts(browser: &mut Browser) {
+fn answers_lead_to_charts(browser: &mut Browser, least: u64) {
     let links = browser.eval("document.querySelectorAll('.sentence').length").as_u64().unwrap();
-    assert!(links >= 10, "{links} sentences");
+    assert!(links >= least, "{links} sentences");
     assert_eq!(browser.eval("document.querySelectorAll('.sentence a.figure').length"), json!(links));
     for link in 0..links {
         browser.click("#tab-advice");
@@ -125,51 +125,73 @@ fn answers_lead_to_charts(browser: &mut Browser) {
 
 /// For every group, build and metric: the rows of the chart are the means of the JSON, in order, and the bars are as long as they say.
 fn charts_show_the_json(browser: &mut Browser, reports: &[Report]) {
-    let mut charts = 0;
-    for (place, report) in reports.iter().enumerate().take(2) {
-        browser.click(&format!("#tab-{place}"));
-        for field in ["group", "build", "metric"] {
-            browser.choose(&format!("#report-{place} select[name={field}]"), "");
-        }
-        let mut wanted: BTreeMap<String, Vec<(f64, f64, f64, String)>> = BTreeMap::new();
-        for mean in &report.summary.means {
-            let metric = serde_json::to_value(mean.metric).unwrap();
-            let key = serde_json::to_string(&json!([mean.group, mean.build, metric])).unwrap();
-            wanted.entry(key).or_default().push((mean.ratio, mean.low, mean.high, mean.subject.clone()));
-        }
-        for scale in ["linear", "log", ""] {
-            browser.choose(&format!("#report-{place} select[name=scale]"), scale);
-            let shown = browser.eval(&format!(
-                "[...document.querySelectorAll('#report-{place} figure.chart')].map(chart => ({{
-                   key: chart.dataset.chart, scale: chart.dataset.scale,
-                   rows: [...chart.querySelectorAll('[data-subject]')].map(row => ({{
-                     subject: row.dataset.subject, name: row.querySelector('.name').textContent, value: row.querySelector('.value').textContent,
-                     interval: row.querySelector('.interval').textContent, data: [row.dataset.value, row.dataset.low, row.dataset.high].map(Number),
-                     bar: (r => [r.left, r.width])(row.querySelector('rect').getBoundingClientRect()),
-                     whisker: (w => w && (r => [r.left, r.width])(w.getBoundingClientRect()))(row.querySelector('.whisker')) }})) }}))"
-            ));
-            let shown = shown.as_array().unwrap();
-            assert_eq!(shown.len(), wanted.len());
-            for chart in shown {
-                let rows = wanted.get_mut(chart["key"].as_str().unwrap()).expect("a chart of the JSON");
-                rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-                one_chart(chart["rows"].as_array().unwrap(), rows, chart["scale"] == "log");
-                charts += 1;
+    let charts: usize =
+        reports.iter().enumerate().map(|(place, report)| charts_of(browser, place, report)).sum();
+    assert!(charts >= 3 * 10, "{charts} charts");
+}
+
+/// The charts of one report on each scale; gives how many there were.
+fn charts_of(browser: &mut Browser, place: usize, report: &Report) -> usize {
+    let key = |group: &str, build: &str, metric: Metric| {
+        serde_json::to_string(&json!([group, build, serde_json::to_value(metric).unwrap()])).unwrap()
+    };
+    browser.click(&format!("#tab-{place}"));
+    for field in ["group", "build", "metric"] {
+        browser.choose(&format!("#report-{place} select[name={field}]"), "");
+    }
+    let mut wanted: BTreeMap<String, Vec<(f64, f64, f64, String)>> = BTreeMap::new();
+    for mean in &report.summary.means {
+        let rows = wanted.entry(key(&mean.group, &mean.build, mean.metric)).or_default();
+        rows.push((mean.ratio, mean.low, mean.high, mean.subject.clone()));
+    }
+    // Without a native build: medians, a chart for each workload.
+    let mut medians: BTreeMap<(String, String), Vec<(String, f64)>> = BTreeMap::new();
+    for workload in report.workloads.iter().filter(|workload| !workload.build.starts_with("native")) {
+        for cell in
+            report.cells.iter().filter(|cell| cell.workload == workload.name && cell.build == workload.build)
+        {
+            for (metric, series) in &cell.metrics {
+                let chart = key(&workload.group, &workload.build, *metric);
+                if !wanted.contains_key(&chart) {
+                    let rows = medians.entry((chart, workload.name.clone())).or_default();
+                    rows.push((cell.subject.clone(), series.median));
+                }
             }
         }
     }
-    assert!(charts >= 3 * 10, "{charts} charts");
-
-    // A report without a native build: medians, a chart for each workload.
-    browser.click("#tab-2");
-    let shown = browser.eval("[...document.querySelectorAll('#report-2 .chart [data-subject]')].map(row => [row.dataset.subject, Number(row.dataset.value)])");
-    let mut medians: Vec<(String, f64)> = reports[2]
-        .cells
-        .iter()
-        .filter_map(|cell| Some((cell.subject.clone(), cell.metrics.get(&Metric::CpuS)?.median)))
-        .collect();
-    medians.sort_by(|a, b| a.1.total_cmp(&b.1));
-    assert_eq!(shown, json!(medians));
+    let mut charts = 0;
+    for scale in ["linear", "log", ""] {
+        browser.choose(&format!("#report-{place} select[name=scale]"), scale);
+        let shown = browser.eval(&format!(
+            "[...document.querySelectorAll('#report-{place} figure.chart')].map(chart => ({{
+               key: chart.dataset.chart, scale: chart.dataset.scale, workload: chart.dataset.workload,
+               rows: [...chart.querySelectorAll('[data-subject]')].map(row => ({{
+                 subject: row.dataset.subject, name: row.querySelector('.name').textContent, value: row.querySelector('.value').textContent,
+                 interval: row.querySelector('.interval').textContent, data: [row.dataset.value, row.dataset.low, row.dataset.high].map(Number),
+                 bar: (r => [r.left, r.width])(row.querySelector('rect').getBoundingClientRect()),
+                 whisker: (w => w && (r => [r.left, r.width])(w.getBoundingClientRect()))(row.querySelector('.whisker')) }})) }}))"
+        ));
+        let shown = shown.as_array().unwrap();
+        assert_eq!(shown.len(), wanted.len() + medians.len());
+        for chart in shown {
+            let key = chart["key"].as_str().unwrap().to_string();
+            let rows = chart["rows"].as_array().unwrap();
+            if let Some(workload) = chart["workload"].as_str() {
+                let wanted = medians.get_mut(&(key, workload.to_string())).expect("a chart of the JSON");
+                wanted.sort_by(|a, b| a.1.total_cmp(&b.1));
+                let figure = |row: &serde_json::Value| {
+                    (row["subject"].as_str().unwrap().to_string(), row["data"][0].as_f64().unwrap())
+                };
+                assert_eq!(rows.iter().map(figure).collect::<Vec<_>>(), *wanted);
+            } else {
+                let wanted = wanted.get_mut(&key).expect("a chart of the JSON");
+                wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
+                one_chart(rows, wanted, chart["scale"] == "log");
+            }
+            charts += 1;
+        }
+    }
+    charts
 }
 
 fn one_chart(shown: &[serde_json::Value], wanted: &[(f64, f64, f64, String)], log: bool) {
@@ -579,6 +601,24 @@ fn one_report_and_none(browser: &mut Browser) {
         assert_eq!(browser.eval("document.querySelectorAll('[role=tab]').length"), json!(reports.len() + 1));
         assert_eq!(browser.complaints(), Vec::<String>::new());
     }
+}
+
+/// Reports of real runs, not of a fixture: one of three rounds, one that was interrupted before its first.
+#[test]
+fn measured_reports() {
+    let read = |text: &str| serde_json::from_str::<Report>(text).unwrap();
+    let reports =
+        [read(include_str!("reports/compile.json")), read(include_str!("reports/interrupted.json"))];
+    let page = Page::write("measured", &reports);
+    let mut browser = Browser::start();
+    open(&mut browser, &page);
+    answers_lead_to_charts(&mut browser, 4);
+    assert!(charts_of(&mut browser, 0, &reports[0]) >= 3 * 5);
+    assert_eq!(charts_of(&mut browser, 1, &reports[1]), 0);
+    let empty = browser.eval("document.querySelector('#report-1 .empty').textContent");
+    assert_eq!(empty, json!("No figure passes these filters."));
+    phone(&mut browser, &page, reports.len());
+    assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 /// What `MOTE_LAB_SCREENSHOTS=DIR` leaves to look at.
