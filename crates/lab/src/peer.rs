@@ -51,6 +51,8 @@ const PEERS: &[(&str, &str)] = embedded![
     "bun.toml",
     "deno.toml",
     "wasmedge.toml",
+    "wasmer.toml",
+    "wamr.toml",
     "wavm.toml",
     "lucet.toml",
     "ssvm.toml",
@@ -62,7 +64,8 @@ const FILES: &[(&str, &str)] = embedded![
     "files/wasi-host.h",
     "files/wasm2c.sh",
     "files/wasm2c-host.c",
-    "files/wasm3-host.c"
+    "files/wasm3-host.c",
+    "files/wamr.sh"
 ];
 
 /// A runtime, or whatever else runs a workload.
@@ -102,6 +105,8 @@ pub struct PeerSubject {
     pub mode: Mode,
     /// Whether its optimising compiler is on, where it has the switch.
     pub optimised: Option<bool>,
+    /// Must succeed for the subject to be there: for what a program may be built without.
+    requires: Option<Template>,
     /// Makes `{artifact}` of `{wasm}` before the timed runs.
     pub prepare: Option<Template>,
     /// Runs the workload.
@@ -313,18 +318,24 @@ pub struct Installation {
     pub version: String,
     values: BTreeMap<String, OsString>,
     absent: BTreeMap<String, String>,
+    unable: BTreeMap<String, String>,
 }
 
 impl Installation {
-    /// Why this subject cannot be run although the peer is here: a tool that its commands name is not.
+    /// Why this subject cannot be run although the peer is here: a tool that its commands name is not, or what it requires failed.
     pub fn lacks(&self, subject: &PeerSubject) -> Option<String> {
-        subject.placeholders().find_map(|name| self.absent.get(name)).cloned()
+        let unable = self.unable.get(&subject.name);
+        subject.placeholders().find_map(|name| self.absent.get(name)).or(unable).cloned()
     }
 }
 
 impl PeerSubject {
     fn placeholders(&self) -> impl Iterator<Item = &str> {
-        let environment = self.env.values().flat_map(Word::placeholders);
+        let environment = self
+            .env
+            .values()
+            .flat_map(Word::placeholders)
+            .chain(self.requires.iter().flat_map(Template::placeholders));
         self.run.placeholders().chain(self.prepare.iter().flat_map(Template::placeholders)).chain(environment)
     }
 
@@ -332,6 +343,12 @@ impl PeerSubject {
     pub fn runs_build(&self, build: &str) -> bool {
         let base = build.split_once('-').map_or(build, |(base, _)| base);
         self.builds.iter().any(|name| name == build || (base != "native" && name == base))
+    }
+
+    /// Why its program cannot do what it requires.
+    fn unable(&self, values: &BTreeMap<String, OsString>) -> Option<String> {
+        let asked = self.requires.as_ref()?.fill(values, &[]).and_then(|invocation| ask_version(&invocation));
+        asked.err().map(|error| one_line(&format!("{} does not work here: {error:#}", self.name)))
     }
 
     /// The artifact's path: `stem` and the extension.
@@ -464,7 +481,12 @@ impl Peer {
         let program = self.program_path()?;
         let (values, absent) = self.values(&program, &self.home()?)?;
         let version = self.version(&program, &values)?;
-        Ok(Installation { program, version, values, absent })
+        let unable = self
+            .subjects
+            .iter()
+            .filter_map(|subject| Some((subject.name.clone(), subject.unable(&values)?)))
+            .collect();
+        Ok(Installation { program, version, values, absent, unable })
     }
 
     /// What the program in a folder that is being made says about its version: whether it is whole.

@@ -100,6 +100,23 @@ fn a_missing_tool_concerns_the_subjects_that_use_it() {
 }
 
 #[test]
+fn what_a_subject_requires_is_tried() {
+    let with = |code| {
+        PEER.replace(
+            "mode = ",
+            &format!("requires = [\"{{program}}\", \"-c\", \"echo no such compiler; exit {code}\"]\nmode = "),
+        )
+    };
+    for (code, expected) in
+        [(0, None), (2, Some("echo does not work here: exit status: 2: no such compiler".to_string()))]
+    {
+        let peer = Peer::parse("echo.toml", &with(code)).unwrap();
+        let Found::Here(installation) = peer.find() else { panic!("not found") };
+        assert_eq!(installation.lacks(&peer.subjects[0]), expected);
+    }
+}
+
+#[test]
 fn a_program_that_fails_to_say_its_version_is_missing() {
     for (command, expected) in [
         ("exit 3", "exit status: 3: it said nothing"),
@@ -220,7 +237,9 @@ fn runs(subject: &PeerSubject, installation: &Installation, wasm: &Path, folder:
     }
     let invocation = subject.run(installation, &inputs).unwrap();
     let output = invocation.command().current_dir(folder).output().unwrap();
-    assert_eq!(output.status.code(), Some(7), "{invocation}: {}", String::from_utf8_lossy(&output.stderr));
+    // iwasm of that year forgets the guest's code.
+    let code = if subject.name.starts_with("wamr") { 0 } else { 7 };
+    assert_eq!(output.status.code(), Some(code), "{invocation}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn temporary(name: &str) -> PathBuf {
