@@ -58,7 +58,7 @@ impl Settings {
 
 /// Runs a suite. An interrupted run gives a report that says so.
 pub fn suite(suite: &Suite, settings: &Settings, interrupt: &Interrupt) -> Result<Report> {
-    let session = Session::begin(&suite.name, settings, suite.effort(settings), interrupt)?;
+    let mut session = Session::begin(&suite.name, settings, suite.effort(settings), interrupt)?;
     let asked = match (settings.subjects.is_empty(), settings.quick) {
         (false, _) => &settings.subjects,
         (true, true) if !suite.quick_subjects.is_empty() => &suite.quick_subjects,
@@ -66,8 +66,10 @@ pub fn suite(suite: &Suite, settings: &Settings, interrupt: &Interrupt) -> Resul
     };
     let participants = plan::participants(peer::all()?, asked, !settings.subjects.is_empty())?;
     let paths = Corpus::find(settings.corpus.as_deref())?
-        .build(&plan::things(suite, settings.quick, &participants), interrupt)?;
+        .build(&plan::things(suite, settings.quick, &participants.0), interrupt)?;
     let units = plan::units(suite, settings.quick, &paths)?;
+    // Building the workloads is not part of the time that a quick run may take: it happens once.
+    session.budget_from = Instant::now();
     session.finish(Plan::new(participants, units, session.scratch.path()))
 }
 
@@ -88,6 +90,8 @@ struct Session<'a> {
     machine: Machine,
     started: SystemTime,
     clock: Instant,
+    /// When the time began that [`Effort::budget_s`] limits.
+    budget_from: Instant,
     seed: u64,
 }
 
@@ -112,6 +116,7 @@ impl<'a> Session<'a> {
             machine: machine::fingerprint(),
             started: SystemTime::now(),
             clock: Instant::now(),
+            budget_from: Instant::now(),
             seed: settings.seed.unwrap_or_else(|| fastrand::u64(..1 << 32)),
         })
     }
@@ -144,7 +149,12 @@ impl<'a> Session<'a> {
             rounds: self.effort.rounds,
             machine,
             cells: cells(&plan),
-            subjects: plan.participants.into_iter().map(|participant| participant.subject).collect(),
+            subjects: plan
+                .participants
+                .into_iter()
+                .map(|participant| participant.subject)
+                .chain(plan.absent)
+                .collect(),
             workloads: plan.units.into_iter().map(|unit| unit.workload).collect(),
             summary: Summary::default(),
             warnings,
@@ -185,6 +195,18 @@ fn cells(plan: &Plan) -> Vec<Cell> {
             subject: participant.subject.name.clone(),
             metrics,
             failure,
+        });
+    }
+    for (unit, absent) in
+        plan.units.iter().flat_map(|unit| plan.absent.iter().map(move |absent| (unit, absent)))
+    {
+        let reason = absent.missing.clone().unwrap_or_default();
+        cells.push(Cell {
+            workload: unit.workload.name.clone(),
+            build: unit.workload.build.clone(),
+            subject: absent.name.clone(),
+            metrics: Default::default(),
+            failure: Some(Failure { kind: FailureKind::Missing, reason }),
         });
     }
     cells

@@ -49,6 +49,7 @@ pub fn own_module(own: OwnModule, settings: &Settings, interrupt: &Interrupt) ->
         plan::participants(peer::all()?, &settings.subjects, !settings.subjects.is_empty())?;
     // Without a native program there is nothing native.
     participants
+        .0
         .retain(|participant| !natives.is_empty() || participant.subject.mode != crate::record::Mode::Native);
     let unit = Unit {
         workload: plan::workload(&name, NAME, BUILD, &module)?,

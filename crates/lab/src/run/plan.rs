@@ -101,14 +101,21 @@ pub struct Plan {
     pub units: Vec<Unit>,
     /// The pairs.
     pub cells: Vec<PlannedCell>,
+    /// Runtimes that cannot be had, with the reason: they have no commands.
+    pub absent: Vec<Subject>,
     /// What right programs print, by family.
     pub references: BTreeMap<usize, Vec<u8>>,
     /// What the reader of the report should know.
     pub remarks: Vec<String>,
 }
 
-/// The subjects that were asked for, those that are missing too.
-pub fn participants(peers: Vec<Peer>, asked: &[String], strict: bool) -> Result<Vec<Participant>> {
+/// The subjects that were asked for, those that are missing too; and runtimes that cannot be had and are named all the same, so that nobody
+/// wonders where they are.
+pub fn participants(
+    peers: Vec<Peer>,
+    asked: &[String],
+    strict: bool,
+) -> Result<(Vec<Participant>, Vec<Subject>)> {
     let names: BTreeSet<String> =
         peers.iter().flat_map(|peer| &peer.subjects).map(|subject| subject.name.clone()).collect();
     let is_subject = |name: &str| names.contains(name);
@@ -123,8 +130,11 @@ pub fn participants(peers: Vec<Peer>, asked: &[String], strict: bool) -> Result<
         });
         ensure!(known, "there is no subject or peer '{pattern}': `mote-lab list` shows them");
     }
-    let mut participants = Vec::new();
+    let (mut participants, mut absent) = (Vec::new(), Vec::new());
     for peer in peers {
+        if peer.subjects.is_empty() && (asked.is_empty() || asked.contains(&peer.name)) {
+            absent.push(absentee(&peer));
+        }
         let chosen: Vec<PeerSubject> = peer
             .subjects
             .iter()
@@ -135,7 +145,7 @@ pub fn participants(peers: Vec<Peer>, asked: &[String], strict: bool) -> Result<
             })
             .cloned()
             .collect();
-        if chosen.is_empty() && !(peer.subjects.is_empty() && asked.is_empty()) {
+        if chosen.is_empty() {
             continue;
         }
         let found = peer.find();
@@ -144,7 +154,20 @@ pub fn participants(peers: Vec<Peer>, asked: &[String], strict: bool) -> Result<
     if participants.iter().all(|participant| participant.installation.is_none()) {
         bail!("none of the subjects is on this machine: `mote-lab peers` says how to get them");
     }
-    Ok(participants)
+    Ok((participants, absent))
+}
+
+fn absentee(peer: &Peer) -> Subject {
+    Subject {
+        name: peer.name.clone(),
+        runtime: peer.name.clone(),
+        version: None,
+        mode: Mode::AheadOfTime,
+        optimised: None,
+        command: String::new(),
+        features: peer.features.clone(),
+        missing: Some(peer.install.reason.clone().unwrap_or_else(|| "it cannot be had".into())),
+    }
 }
 
 fn participant(peer: &Peer, spec: PeerSubject, found: &Found) -> Participant {
@@ -287,7 +310,11 @@ impl io::Write for HashWriter<'_> {
 
 impl Plan {
     /// Pairs them; what cannot be run is a cell that says why.
-    pub fn new(participants: Vec<Participant>, units: Vec<Unit>, scratch: &Path) -> Plan {
+    pub fn new(
+        (participants, absent): (Vec<Participant>, Vec<Subject>),
+        units: Vec<Unit>,
+        scratch: &Path,
+    ) -> Plan {
         let mut cells: Vec<PlannedCell> = Vec::new();
         let mut natives: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         for (place, unit) in units.iter().enumerate() {
@@ -320,7 +347,7 @@ impl Plan {
                 cells.push(cell);
             }
         }
-        Plan { participants, units, cells, references: BTreeMap::new(), remarks: Vec::new() }
+        Plan { participants, units, cells, absent, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
 

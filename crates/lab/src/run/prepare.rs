@@ -179,15 +179,17 @@ fn known_answer(
     let outcome = runner.run(&participant.spec.run(installation, &inputs)?, &dir, timeout)?;
     let written = fs::read(dir.join(&check.writes)).ok();
     let _ = fs::remove_dir_all(&folder);
-    // A wrong answer is worse news than the exit code that comes with it: programs compare for themselves too.
-    if let Some(written) =
-        written.as_ref().filter(|written| **written != expected && outcome.measured.killed.is_none())
-    {
-        return Ok(Some(wrong(first_difference(written, &expected))));
-    }
-    Ok(outcome
-        .failure(timeout)
-        .or_else(|| written.is_none().then(|| wrong(format!("wrote no {}", check.writes)))))
+    let failure = outcome.failure(timeout);
+    Ok(match written {
+        // Half an answer of a program that crashed or was killed: that is what happened.
+        Some(written) if failure.is_some() && expected.starts_with(&written) => failure,
+        // A wrong answer is worse news than the exit code that comes with it: programs compare for themselves too.
+        Some(written) if written != expected && outcome.measured.killed.is_none() => {
+            Some(wrong(first_difference(&written, &expected)))
+        }
+        Some(_) => failure,
+        None => failure.or_else(|| Some(wrong(format!("wrote no {}", check.writes)))),
+    })
 }
 
 /// What native programs printed is what every subject must print.

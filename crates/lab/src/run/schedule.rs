@@ -135,12 +135,9 @@ impl Schedule<'_> {
             let order = self.shuffled(plan, |entry| entry.left > 0);
             let expected: Duration =
                 order.iter().filter_map(|place| self.entries.get(*place)).map(|entry| entry.took).sum();
-            if self
-                .session
-                .effort
-                .budget_s
-                .is_some_and(|budget| self.session.clock.elapsed() + expected > Duration::from_secs(budget))
-            {
+            if self.session.effort.budget_s.is_some_and(|budget| {
+                self.session.budget_from.elapsed() + expected > Duration::from_secs(budget)
+            }) {
                 self.warnings
                     .push(format!("{} of {rounds} rounds: more would not have ended in time", round - 1));
                 return Ok(());
@@ -196,11 +193,10 @@ impl Schedule<'_> {
         order
     }
 
+    /// A cell without a sample is worse than some seconds more: the first run of each is given up later than the rounds.
     fn budget_is_spent(&self) -> bool {
-        self.session
-            .effort
-            .budget_s
-            .is_some_and(|budget| self.session.clock.elapsed() > Duration::from_secs(budget))
+        let Some(budget) = self.session.effort.budget_s else { return false };
+        self.session.budget_from.elapsed() > Duration::from_secs(budget.saturating_add(budget / 5))
     }
 
     fn give_up(&mut self, plan: &mut Plan, place: usize) {
