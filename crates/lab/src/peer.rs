@@ -53,6 +53,7 @@ const PEERS: &[(&str, &str)] = embedded![
     "wasmedge.toml",
     "wasmer.toml",
     "wamr.toml",
+    "chromium.toml",
     "wavm.toml",
     "lucet.toml",
     "ssvm.toml",

@@ -13,6 +13,8 @@ sed -i -e '\|/\* typeidx \*/|,/break;/s|u8 = read_uint8(p); /\* 0x00 \*/|skip_le
   "$iwasm/interpreter/wasm_loader.c"
 sed -i 's/if (os_mprotect(stack_min_addr, page_size \* guard_page_count,/if (0 \&\& os_mprotect(stack_min_addr, page_size * guard_page_count,/' \
   "$iwasm/aot/aot_runtime.c"
+# A trap is a failure of the program.
+sed -i 's/        printf("%s\\n", exception);/        fprintf(stderr, "%s\\n", exception), exit(134);/' "$source/product-mini/platforms/linux/main.c"
 sed -i 's/Attrs.addAttribute(/Attrs.addAttributeAtIndex(/' "$iwasm/compilation/aot_llvm_extra.cpp"
 # Its list of LLVM's libraries names the one that holds all of them besides each of them.
 sed -i 's/^find_package(LLVM REQUIRED CONFIG)/&\nset(LLVM_AVAILABLE_LIBS LLVM)/; s/aotclib vmlib LLVMDemangle/aotclib vmlib/' "$source/wamr-compiler/CMakeLists.txt"
