@@ -73,6 +73,9 @@ pub struct Set {
     pub workloads: Vec<String>,
     /// Those of `--quick`; without it all.
     pub quick_workloads: Option<Vec<String>>,
+    /// Who runs them; without it every subject. Natives always do.
+    #[serde(default)]
+    pub subjects: Vec<String>,
     /// How the guests are built.
     pub builds: Vec<String>,
     /// The builds of `--quick`; without it all.

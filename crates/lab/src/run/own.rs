@@ -56,6 +56,7 @@ pub fn own_module(own: OwnModule, settings: &Settings, interrupt: &Interrupt) ->
         measures: vec![Measure::Run],
         wasm: Files { program: module, check: None },
         natives,
+        subjects: Vec::new(),
         args: own.args,
         dir,
         repeat: 1,

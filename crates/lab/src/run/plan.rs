@@ -57,6 +57,8 @@ pub struct Unit {
     pub wasm: Files,
     /// For native subjects, by native build.
     pub natives: BTreeMap<String, Files>,
+    /// Who runs it, by name, peer or pattern; empty for everybody.
+    pub subjects: Vec<String>,
     /// The guest's arguments.
     pub args: Vec<String>,
     /// What each run's directory is a copy of; None for an empty one.
@@ -244,6 +246,7 @@ pub fn units(suite: &Suite, quick: bool, paths: &BTreeMap<String, PathBuf>) -> R
                     measures: set.measure.clone(),
                     wasm: Files { program, check: check.flatten() },
                     natives: natives.clone(),
+                    subjects: set.subjects.clone(),
                     args: set.arguments(name, quick),
                     dir: None,
                     repeat: set.repeat,
@@ -319,6 +322,9 @@ impl Plan {
         let mut natives: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         for (place, unit) in units.iter().enumerate() {
             for (number, participant) in participants.iter().enumerate() {
+                if !unit.is_for(&participant.subject, &participants) {
+                    continue;
+                }
                 let folder = scratch.join(format!(
                     "{}-{}-{}",
                     unit.workload.name, unit.workload.build, participant.subject.name
@@ -352,6 +358,13 @@ impl Plan {
 }
 
 impl Unit {
+    fn is_for(&self, subject: &Subject, participants: &[Participant]) -> bool {
+        let is_subject = |name: &str| participants.iter().any(|participant| participant.subject.name == name);
+        self.subjects.is_empty()
+            || subject.mode == Mode::Native
+            || suite::selects(&self.subjects, &subject.name, &subject.runtime, is_subject)
+    }
+
     fn native_build(&self, participant: &Participant) -> Option<&Files> {
         self.natives.iter().find(|(build, _)| participant.spec.runs_build(build)).map(|(_, files)| files)
     }
